@@ -1,0 +1,58 @@
+"""What an environment is: text in, text out, many turns, seeded. In process we follow Gymnasium's 5-tuple, with text.
+
+A *suite* names a family of tasks (train and held-out, disjoint) and makes environments that can play any of them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from complementary_rl.types import Split, Task
+
+StepResult = tuple[str, float, bool, bool, dict[str, Any]]
+
+
+class TextEnv(Protocol):
+    """One environment instance. It plays one episode at a time and is used by one thread at a time."""
+
+    def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:
+        """Begin an episode of `task`; the same `(task, seed)` and actions must give the same episode. Returns (observation, info)."""
+        ...
+
+    def step(self, action: str) -> StepResult:
+        """Take the actor's text (stripped). Returns (observation, reward, terminated, truncated, info).
+
+        An action that cannot be understood is an observation that says so, not an exception. When the episode ends
+        ``info["success"]`` (bool) tells whether the task was solved.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what the environment holds. Called once."""
+        ...
+
+
+class Suite(ABC):
+    """A family of tasks that share rules. Subclass it, or build one with the class attributes below."""
+
+    name: str
+    """Registry name, also the default bank scope of its tasks."""
+    instructions: str = ""
+    """The rules and the actions, shown to the actor at the start of every episode; may be empty."""
+    max_turns: int = 30
+    """The most actions in one episode."""
+
+    @abstractmethod
+    def tasks(self, split: Split) -> Sequence[Task]:
+        """All tasks of a split, in a fixed order. Train and held-out ids are disjoint."""
+
+    @abstractmethod
+    def make_env(self) -> TextEnv:
+        """A new environment that can play every task of the suite."""
+
+    def judge_entry(self, task: Task, text: str) -> bool | None:
+        """Whether an entry is true and useful for `task`, where the suite can know; None where it cannot.
+
+        A diagnostic for metrics and studies only: nothing that trains may read it.
+        """
+        return None
