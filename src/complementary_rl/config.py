@@ -111,7 +111,7 @@ class ActorConfig(Section):
     clip_epsilon: float = Field(0.2, gt=0)
     """ε of the clipped surrogate."""
     updates_per_batch: int = Field(1, ge=1)
-    """Optimiser steps per batch; each takes an equal share of every group's condition halves."""
+    """Optimiser steps per batch: its groups are dealt into this many minibatches. With 1 every ratio starts at 1 and no clip acts."""
     prompts: str = "compact"
     """Prompt set: a folder of `complementary_rl/prompts` or a path."""
 
@@ -327,3 +327,22 @@ class Config(Section):
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     log: LogConfig = LogConfig()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        method, env, retrieval = self.run.method, self.env, self.retrieval
+        if env.group_size < 2:
+            raise ValueError("env.group_size must be at least 2: GRPO compares the rollouts of a group")
+        split = method not in ("baseline", "all_guided")
+        if split and env.group_size % 2:
+            raise ValueError(f"env.group_size is {env.group_size}: it must be even, half of a group is guided and half is free")
+        if split and env.group_size < 4:
+            raise ValueError("env.group_size must be at least 4 when a group is split: each half needs two rollouts to have a baseline")
+        guided = env.group_size if method == "all_guided" else env.group_size // 2
+        if method != "baseline" and retrieval.entries_per_group > guided:
+            raise ValueError(f"retrieval.entries_per_group is {retrieval.entries_per_group} but a group has {guided} guided rollouts")
+        if self.credit.rule == "contrast" and retrieval.entries_per_group < 2:
+            raise ValueError("credit.rule 'contrast' compares entries shown in one group: set retrieval.entries_per_group to 2 or more")
+        if self.actor.updates_per_batch > env.groups_per_step:
+            raise ValueError(f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups")
+        return self
