@@ -86,8 +86,11 @@ class LossOutput:
 class Loss(Protocol):
     """A pure function of tensors. `needs_reference` / `needs_entropy` ask the trainer for the optional inputs."""
 
-    needs_reference: bool
-    needs_entropy: bool
+    @property
+    def needs_reference(self) -> bool: ...
+
+    @property
+    def needs_entropy(self) -> bool: ...
 
     def __call__(self, inputs: LossInputs) -> LossOutput: ...
 

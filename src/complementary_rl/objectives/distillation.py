@@ -1,0 +1,80 @@
+"""Next-token self-distillation: guided wins are learnt as if the actor had found them alone (arXiv 2603.17621, ablation).
+
+guided episode                        sample
+prompt with the entry       →         prompt without it
+observation, act            →         observation, ACT          (capitals: trained)
+observation, ask, answer, act   →     observation, ACT
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+
+from complementary_rl.engines.protocol import LossInputs, LossOutput, TrainingSample
+from complementary_rl.objectives.ratios import metric_sums
+from complementary_rl.objectives.samples import Span, episode_temperature, join_spans
+from complementary_rl.types import Condition, Trajectory
+
+Source = Literal["guided", "own"]
+
+
+def distillation_episodes(group: Sequence[Trajectory], source: Source) -> list[Trajectory]:
+    """The episodes of one group worth imitating.
+
+    "guided": guided successes whose reward is above the mean reward of the group's free half; none where there is no free half
+    to beat. "own": every success, whatever it was shown (the imitation control of the baseline).
+    """
+    if source == "own":
+        return [episode for episode in group if episode.success]
+    free = [episode.reward for episode in group if episode.condition is Condition.FREE]
+    if not free:
+        return []
+    bar = sum(free) / len(free)
+    return [episode for episode in group if episode.condition is Condition.GUIDED and episode.success and episode.reward > bar]
+
+
+def distillation_samples(episodes: Sequence[Trajectory]) -> list[TrainingSample]:
+    """One sample per episode, in order, weighted 1 / (all trained tokens); episodes in which the actor never acted give none.
+
+    The opening prompt is the one without experience; a search_and_ask call disappears together with its answer, so that the action
+    that followed stands right after the observation that led to it. Only the actor's own actions are trained.
+    """
+    assert len({episode.id for episode in episodes}) == len(episodes), "an episode is imitated once"
+    samples = [sample for sample in map(_without_experience, episodes) if any(sample.mask)]
+    tokens = sum(sum(sample.mask) for sample in samples)
+    return [replace(sample, weight=1.0 / tokens) for sample in samples]
+
+
+def _without_experience(trajectory: Trajectory) -> TrainingSample:
+    spans: list[Span] = []
+    acted = 0
+    asked = False
+    for index, turn in enumerate(trajectory.turns):
+        if not asked:
+            spans.append(Span(turn.new_ids if index else trajectory.free_prompt_ids))
+        asked = turn.kind == "ask"
+        if not asked:
+            # Sampling-time log-probs belong to another context and are not carried over.
+            spans.append(Span(turn.generation.token_ids, (0.0,) * len(turn.generation.token_ids)))
+            acted = len(spans)
+    return join_spans(spans[:acted], advantage=1.0, weight=0.0, temperature=episode_temperature(trajectory))
+
+
+@dataclass(frozen=True, slots=True)
+class NextTokenLoss:
+    """−Σ_i w_i Σ_t log π_it over trained tokens: the mean negative log-likelihood under the weights of `distillation_samples`.
+
+    Shifted by construction: `LossInputs.logprobs[:, t]` is the log-probability of token t given the tokens before it.
+    Advantages are not used. Sum over tokens: `nll`.
+    """
+
+    needs_reference: ClassVar[bool] = False
+    needs_entropy: ClassVar[bool] = False
+
+    def __call__(self, inputs: LossInputs) -> LossOutput:
+        """`LossInputs` of B sequences to a scalar loss."""
+        nll = torch.where(inputs.mask, -inputs.logprobs, torch.zeros_like(inputs.logprobs))
+        loss = (inputs.weights.unsqueeze(1) * nll).sum()
+        return LossOutput(loss, metric_sums(inputs.mask.sum(), nll=nll.sum()))
