@@ -85,16 +85,6 @@ def test_a_generation_just_trained_waits_for_the_gap_and_keeps_gathering():
     assert buffer.take(1, version=2, update=2) == [BufferedCredit("a", 0, 0.0, 2, times_trained=1, last_trained_update=0)]
 
 
-def test_a_batch_that_was_not_trained_can_be_put_back():
-    buffer = make_buffer()
-    buffer.add("a", 0, Credit(1.0))
-    batch = buffer.take(1, version=0, update=0)
-    buffer.add("a", 0, Credit(-1.0))
-    buffer.put_back(ids(batch))
-    assert buffer.take(1, version=0, update=0) == [BufferedCredit("a", 0, 0.0, 2)]
-    assert buffer.times_trained("a") == 0
-
-
 def test_counters_of_generations_too_old_to_train_are_forgotten():
     buffer = make_buffer(max_staleness=2, retrain_gap=0)
     for version in range(50):

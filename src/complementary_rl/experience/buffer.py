@@ -74,7 +74,7 @@ class ExtractorBuffer:
         """A batch of exactly `batch_size` for the extractor's update number `update`, or [] while fewer are eligible.
 
         `version` is the extractor's version now. The oldest versions come first, then the order of arrival. What was taken is
-        kept aside for `state_dict` until `mark_trained` (or `put_back`) says what became of it.
+        kept aside for `state_dict` until `mark_trained` is called.
         """
         self._drop_stale(version)
         eligible = self._eligible(version, update)
@@ -103,12 +103,6 @@ class ExtractorBuffer:
             counter = self._counters.setdefault(generation_id, _Counter(version, 0, update))
             counter.times_trained += 1
             counter.last_trained_update = update
-
-    def put_back(self, generation_ids: Iterable[str]) -> None:
-        """Return generations that were taken but not trained (the update was interrupted)."""
-        for generation_id in generation_ids:
-            version, credit = self._training.pop(generation_id)
-            self.add(generation_id, version, credit)
 
     def times_trained(self, generation_id: str) -> int:
         """c_train(m) of a generation that is still young enough to be trained; 0 for any other."""
