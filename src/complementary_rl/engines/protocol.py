@@ -1,9 +1,9 @@
 """One engine per trained model: it samples, trains, publishes and saves. Callers know this protocol and nothing of torch devices.
 
-    trainer weights --publish()--> sampler weights (version n)
-       ^ update(terms)                  | sample(requests)
-       |                                v
-    TrainingSample  <-- masks, advantages --  Generation (token ids, sampling-time log-probs, version)
+trainer weights --publish()--> sampler weights (version n)
+   ^ update(terms)                  | sample(requests)
+   |                                v
+TrainingSample  <-- masks, advantages --  Generation (token ids, sampling-time log-probs, version)
 """
 
 from collections.abc import Sequence

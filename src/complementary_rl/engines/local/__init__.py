@@ -1,0 +1,9 @@
+"""The in-process engine: PyTorch and transformers, one compute thread per model.
+
+decoder    any Hugging Face causal LM as `hidden` states and `logits`, with masks for rows of unequal length
+kv_arena   key and value tensors of all rows · slots: which sequence lives where
+prefill    which tokens are read together · draw: logits → tokens and log-probs
+sampler    requests → generations · trainer: loss terms → one optimiser step
+checkpoint what `save` writes · worker: the compute thread
+engine     the protocol on top of all that
+"""

@@ -1,0 +1,59 @@
+"""Which rows are read together, and what is read once for several. Pure functions of lengths and ids."""
+
+from collections.abc import Sequence
+
+from complementary_rl.types import TokenIds
+
+_PADDING_ALLOWED = 512
+"""Padding tokens that cost less than one more forward pass."""
+_SHARE_AT_LEAST = 0.5
+"""Share of its prompt a row must have in common with another to copy it instead of reading it."""
+
+
+def prefill_groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Rows to read together: at most `budget` tokens with padding (a longer row stands alone), and little of it padding.
+
+    One group, in row order, when everything fits; otherwise longest rows first.
+    """
+    if _fits(len(lengths), max(lengths), sum(lengths), budget):
+        return [list(range(len(lengths)))]
+    groups: list[list[int]] = []
+    longest = total = 0
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if groups and _fits(len(groups[-1]) + 1, longest, total + lengths[row], budget):
+            groups[-1].append(row)
+            total += lengths[row]
+        else:
+            groups.append([row])
+            longest = total = lengths[row]
+    return groups
+
+
+def shared_prefixes(prompts: Sequence[TokenIds]) -> dict[int, tuple[int, int]]:
+    """Rows that can copy the beginning of another row: row → (donor row, tokens). Donors are never copiers.
+
+    Prompts of one group (same task) differ at most in their last lines, and those of one task set share the instructions. In sorted
+    order such prompts are neighbours, so one pass finds them. A copier keeps at least its last token to read.
+    """
+    shares: dict[int, tuple[int, int]] = {}
+    donor = -1
+    for row in sorted(range(len(prompts)), key=lambda row: (prompts[row], row)):
+        common = 0 if donor < 0 else min(common_prefix(prompts[donor], prompts[row]), len(prompts[row]) - 1)
+        if common >= _SHARE_AT_LEAST * len(prompts[row]):
+            shares[row] = (donor, common)
+        else:
+            donor = row
+    return shares
+
+
+def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """Length of the longest common prefix."""
+    for index, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return index
+    return min(len(left), len(right))
+
+
+def _fits(rows: int, longest: int, tokens: int, budget: int) -> bool:
+    padded = rows * longest
+    return rows == 1 or (padded <= budget and padded - tokens <= max(tokens, _PADDING_ALLOWED))

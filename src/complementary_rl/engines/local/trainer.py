@@ -1,0 +1,128 @@
+"""One optimiser step from loss terms: micro-batches, accumulated gradients, global-norm clip, non-finite guard, AdamW."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+
+from complementary_rl.engines.local.decoder import Decoder
+from complementary_rl.engines.local.microbatch import MicroBatch, collate, split_samples, trained_length
+from complementary_rl.engines.local.scoring import score
+from complementary_rl.engines.protocol import Loss, LossInputs, LossOutput, LossTerm, OptimParams, TrainingSample
+from complementary_rl.types import Metrics
+
+SCORING_TOKENS = 16_384
+"""Token budget (padding included) of a forward pass without gradient."""
+
+
+class Trainer:
+    """Trains `decoder`, whose parameters are kept in float32; with a narrower `compute_dtype` the forward pass is autocast.
+
+    `reference` is the frozen start model, for losses that ask for its log-probs.
+    """
+
+    def __init__(self, decoder: Decoder, *, compute_dtype: torch.dtype, reference: Decoder | None, max_context: int) -> None:
+        self.decoder = decoder
+        self.reference = reference
+        self.max_context = max_context
+        self._compute_dtype = compute_dtype
+        self._parameters = [parameter for parameter in decoder.model.parameters() if parameter.requires_grad]
+        self.optimizer = AdamW(self._parameters, lr=0.0, fused=True)
+
+    def update(self, terms: Sequence[LossTerm], optim: OptimParams) -> Metrics:
+        """One AdamW step on Σ coefficient · loss over the terms.
+
+        Metrics: `<term>/loss` (without coefficient), `<term>/<name>` for each of the loss's sums, `grad_norm` before clipping,
+        `tokens` read (without padding), `skipped`: 1 if weights and optimiser were left as they are, because the loss or the
+        gradient was not finite or because no sample had a trained token. Raises ValueError for samples that cannot be trained on.
+        """
+        for term in terms:
+            self._check(term.samples)
+            if term.loss.needs_reference and self.reference is None:
+                raise ValueError(
+                    f"the loss of term {term.name!r} needs reference log-probs; make the engine with keep_reference=True"
+                )
+        self.optimizer.zero_grad(set_to_none=True)
+        try:
+            metrics = self._accumulate(terms, optim.max_tokens_per_microbatch)
+            metrics |= self._step(optim, finite=all(map(math.isfinite, metrics.values())), trained=metrics["tokens"] > 0)
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+        return metrics
+
+    @torch.no_grad()
+    def logprobs(self, samples: Sequence[TrainingSample]) -> list[Tensor]:
+        """Log-probs of each sample's trained tokens, [T] on the CPU, 0 elsewhere."""
+        self._check(samples)
+        results = [torch.zeros(len(sample.token_ids)) for sample in samples]
+        for indices in split_samples(samples, SCORING_TOKENS):
+            with self._autocast():
+                logprobs, _ = score(self.decoder, self._collate([samples[i] for i in indices]))
+            for index, row in zip(indices, logprobs.cpu(), strict=True):
+                kept = trained_length(samples[index])
+                results[index][:kept] = row[:kept]
+        return results
+
+    def _accumulate(self, terms: Sequence[LossTerm], max_tokens: int) -> Metrics:
+        metrics: Metrics = {"tokens": 0.0}
+        for term in terms:
+            loss, sums = 0.0, defaultdict[str, list[float]](lambda: [0.0, 0.0])
+            for indices in split_samples(term.samples, max_tokens):
+                batch = self._collate([term.samples[index] for index in indices])
+                output = self._loss(term.loss, batch)
+                (output.loss * term.coefficient).backward()  # type: ignore[no-untyped-call]
+                loss += output.loss.item()
+                metrics["tokens"] += batch.tokens
+                for name, (numerator, denominator) in output.sums.items():
+                    sums[name][0] += numerator
+                    sums[name][1] += denominator
+            metrics[f"{term.name}/loss"] = loss
+            metrics |= {f"{term.name}/{name}": n / d for name, (n, d) in sums.items() if d}
+        return metrics
+
+    def _loss(self, loss: Loss, batch: MicroBatch) -> LossOutput:
+        with self._autocast():
+            logprobs, entropy = score(self.decoder, batch, entropy=loss.needs_entropy)
+            reference = None
+            if loss.needs_reference:
+                assert self.reference is not None
+                with torch.no_grad():
+                    reference, _ = score(self.reference, batch)
+        return loss(LossInputs(logprobs, batch.old_logprobs, batch.mask, batch.advantages, batch.weights, reference, entropy))
+
+    def _step(self, optim: OptimParams, *, finite: bool, trained: bool) -> Metrics:
+        if not trained:
+            return {"grad_norm": 0.0, "skipped": 1.0}
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, optim.max_grad_norm).item()
+        if not finite or not math.isfinite(norm):
+            return {"grad_norm": norm, "skipped": 1.0}
+        for group in self.optimizer.param_groups:
+            group.update(lr=optim.lr, weight_decay=optim.weight_decay, betas=optim.betas)
+        self.optimizer.step()
+        return {"grad_norm": norm, "skipped": 0.0}
+
+    def _check(self, samples: Sequence[TrainingSample]) -> None:
+        for sample in samples:
+            length = len(sample.token_ids)
+            if not length == len(sample.mask) == len(sample.logprobs):
+                raise ValueError(
+                    "token_ids, mask and logprobs of a sample differ in length: "
+                    f"{length}, {len(sample.mask)}, {len(sample.logprobs)}"
+                )
+            if length > self.max_context:
+                raise ValueError(f"a sample has {length} tokens, the model's context holds {self.max_context}")
+            if any(sample.mask) and sample.mask[0]:
+                raise ValueError("a sample's first token is marked as trained, but nothing comes before it to predict it from")
+            if sample.temperature <= 0:
+                raise ValueError(f"a sample has temperature {sample.temperature}; greedy generations have no distribution to train")
+
+    def _collate(self, samples: Sequence[TrainingSample]) -> MicroBatch:
+        return collate(samples, self.decoder.device)
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        narrow = self._compute_dtype != torch.float32
+        return torch.autocast(self.decoder.device.type, dtype=self._compute_dtype if narrow else torch.bfloat16, enabled=narrow)
