@@ -1,0 +1,29 @@
+"""`crl envs check`."""
+
+import tomllib
+from typing import Any
+
+import typer
+
+from complementary_rl.cli.errors import overrides_from
+from complementary_rl.envs.checker import check_env
+from complementary_rl.envs.registry import make_suite
+
+
+def check(name: str, arguments: list[str], episodes: int) -> None:
+    """Print the report; exit 1 when the suite has problems."""
+    report = check_env(make_suite(name, **_options(arguments)), episodes=episodes)
+    typer.echo(str(report))
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _options(arguments: list[str]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for pair in overrides_from(arguments):
+        key, _, text = pair.partition("=")
+        try:
+            options[key.replace("-", "_")] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            options[key.replace("-", "_")] = text
+    return options

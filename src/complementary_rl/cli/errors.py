@@ -1,0 +1,53 @@
+"""Known errors become one clear message and an exit code; anything else is a bug and keeps its traceback."""
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from complementary_rl.errors import InfrastructureError, UserError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+USER_ERROR, INFRASTRUCTURE_ERROR, INTERRUPTED = 2, 3, 130
+
+
+def friendly(command: Callable[P, R]) -> Callable[P, R]:
+    """Print UserError (exit 2), InfrastructureError (exit 3) and an interrupt (exit 130) as a message, without a traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except UserError as error:
+            typer.secho(f"error: {error}", err=True, fg="red")
+            raise typer.Exit(USER_ERROR) from None
+        except InfrastructureError as error:
+            typer.secho(f"stopped: {error}", err=True, fg="red")
+            raise typer.Exit(INFRASTRUCTURE_ERROR) from None
+        except KeyboardInterrupt:
+            typer.secho("interrupted; continue with --resume", err=True, fg="yellow")
+            raise typer.Exit(INTERRUPTED) from None
+
+    return wrapped
+
+
+def overrides_from(arguments: list[str]) -> list[str]:
+    """``["--a.b", "1", "--c.d=2"]`` → ``["a.b=1", "c.d=2"]``. Raises UserError for anything that is not an option with a value."""
+    pairs: list[str] = []
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        name, equals, value = argument.removeprefix("--").partition("=")
+        if not argument.startswith("--") or not name:
+            raise UserError(f"unexpected argument {argument!r}; settings are given as --section.field value")
+        if not equals:
+            position += 1
+            if position == len(arguments):
+                raise UserError(f"--{name} needs a value")
+            value = arguments[position]
+        pairs.append(f"{name}={value}")
+        position += 1
+    return pairs

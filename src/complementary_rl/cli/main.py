@@ -1,0 +1,183 @@
+"""`crl`: parse, call, show. Heavy modules are imported inside the commands, so that `crl --help` stays quick."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from complementary_rl import __version__
+from complementary_rl.cli.errors import friendly
+
+app = typer.Typer(
+    name="crl",
+    help="Train LLM agents with experience: an actor and an experience extractor that evolve together.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+bank_app = typer.Typer(help="Look into a run's experience bank, move it, restore it.", no_args_is_help=True)
+envs_app = typer.Typer(help="List suites and check environments, yours included.", no_args_is_help=True)
+app.add_typer(bank_app, name="bank")
+app.add_typer(envs_app, name="envs")
+
+RunArgument = Annotated[Path, typer.Argument(help="Run directory, such as runs/quickstart/complementary.")]
+OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+@app.callback(invoke_without_command=True)
+def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+@friendly
+def quickstart(
+    directory: Annotated[Path, typer.Option("--dir", help="Where the runs and the report go.")] = Path("runs/quickstart"),
+    steps: Annotated[int | None, typer.Option(help="Actor updates; fewer is faster and shows less.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of both runs.")] = 0,
+) -> None:
+    """Co-evolve an actor and an extractor on NetHack's dark rooms beside a GRPO baseline; about ten minutes on two cores."""
+    from complementary_rl.cli.quickstart import run_quickstart
+
+    run_quickstart(directory, steps, seed)
+
+
+@app.command(context_settings=OVERRIDES)
+@friendly
+def train(
+    context: typer.Context,
+    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped config (see `crl configs`).")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved configuration and stop.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its newest checkpoint.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the metrics file.")] = False,
+) -> None:
+    """Train a run. Any setting can be given as an option: --run.seed 3 --actor.optim.lr=1e-3."""
+    from complementary_rl.cli.train import run_train
+
+    run_train(config, context.args, dry_run=dry_run, resume=resume, quiet=quiet)
+
+
+@app.command("eval", context_settings=OVERRIDES)
+@friendly
+def evaluate(context: typer.Context, run: RunArgument) -> None:
+    """Evaluate a run's newest checkpoint with and without experience. Takes overrides of [eval]: --eval.episodes 512."""
+    from complementary_rl.cli.train import run_eval
+
+    run_eval(run, context.args)
+
+
+@app.command()
+@friendly
+def report(run: RunArgument) -> None:
+    """Write one self-contained HTML report of a run, or of a directory of runs."""
+    from complementary_rl.report.html import write_report
+
+    typer.echo(f"report: {write_report(run)}")
+
+
+@app.command()
+@friendly
+def export(
+    run: RunArgument,
+    output: Annotated[Path, typer.Argument(help="Folder to write; it gets actor/ and, where there is one, extractor/.")],
+) -> None:
+    """Write a run's models as normal Hugging Face folders."""
+    from complementary_rl.cli.train import run_export
+
+    run_export(run, output)
+
+
+@app.command()
+@friendly
+def configs() -> None:
+    """List the shipped configurations."""
+    from complementary_rl.configs import shipped
+
+    for name, path in shipped().items():
+        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        typer.echo(f"{name:<28} {first}")
+
+
+@bank_app.command("ls")
+@friendly
+def bank_ls(
+    run: RunArgument, limit: Annotated[int, typer.Option(help="Entries shown.")] = 20, retired: Annotated[bool, typer.Option()] = False
+) -> None:
+    """List entries, those that earned most first."""
+    from complementary_rl.cli import bank
+
+    bank.show_entries(run, limit, retired=retired)
+
+
+@bank_app.command("show")
+@friendly
+def bank_show(run: RunArgument, entry: Annotated[int, typer.Argument(help="Entry id.")]) -> None:
+    """Show one entry with its statistics and the generation that wrote it."""
+    from complementary_rl.cli import bank
+
+    bank.show_entry(run, entry)
+
+
+@bank_app.command("search")
+@friendly
+def bank_search(run: RunArgument, query: str, limit: Annotated[int, typer.Option(help="Entries shown.")] = 10) -> None:
+    """Find the entries nearest to a text."""
+    from complementary_rl.cli import bank
+
+    bank.search(run, query, limit)
+
+
+@bank_app.command("history")
+@friendly
+def bank_history(run: RunArgument, entry: Annotated[int, typer.Argument(help="Entry id.")]) -> None:
+    """Show the operations that led to an entry."""
+    from complementary_rl.cli import bank
+
+    bank.show_history(run, entry)
+
+
+@bank_app.command("export")
+@friendly
+def bank_export(run: RunArgument, output: Annotated[Path, typer.Argument(help="JSONL file to write.")]) -> None:
+    """Write the bank as JSONL, lossless."""
+    from complementary_rl.cli import bank
+
+    bank.export(run, output)
+
+
+@bank_app.command("import")
+@friendly
+def bank_import(run: RunArgument, source: Annotated[Path, typer.Argument(help="JSONL file written by `crl bank export`.")]) -> None:
+    """Read an exported bank into a run directory that has none."""
+    from complementary_rl.cli import bank
+
+    bank.import_(run, source)
+
+
+@envs_app.command("ls")
+@friendly
+def envs_ls() -> None:
+    """List the registered suites."""
+    from complementary_rl.envs.registry import suite_names
+
+    for name in suite_names():
+        typer.echo(name)
+
+
+@envs_app.command("check", context_settings=OVERRIDES)
+@friendly
+def envs_check(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Suite name, or module:attribute of your own.")],
+    episodes: Annotated[int, typer.Option(help="Episodes played.")] = 4,
+) -> None:
+    """Check a suite against the protocol. Options of the suite are given as --rooms 4."""
+    from complementary_rl.cli.envs import check
+
+    check(name, context.args, episodes)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,1 @@
+"""Rollouts: groups of episodes played turn by turn, all active episodes in one batch."""

@@ -1,0 +1,259 @@
+"""The episode runner: all active episodes take their turn in one batch, so the sampler always has a full one.
+
+    plans → reset all → ┌ sample a batch ─ actions → environments (threads)  ┐ → trajectories, faults
+                        └──────────── questions → search_and_ask ────────────┘
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from complementary_rl.chat.codec import ChatCodec
+from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
+from complementary_rl.envs.pool import EnvPool
+from complementary_rl.envs.protocol import StepResult, Suite
+from complementary_rl.errors import EnvironmentFault
+from complementary_rl.prompts import PromptSet
+from complementary_rl.rollout.plan import EpisodePlan
+from complementary_rl.rollout.tool import NO_ANSWER, Answer, AskTool, Question, parse_question
+from complementary_rl.seeds import derive_seed
+from complementary_rl.types import Condition, Generation, Message, Task, TokenIds, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An episode lost to its environment."""
+
+    plan: EpisodePlan
+    kind: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Episode:
+    """An episode in progress. `context` is every token so far; `new_ids` those the coming turn adds to it."""
+
+    plan: EpisodePlan
+    observation: str
+    new_ids: TokenIds
+    free_prompt_ids: TokenIds
+    context: list[int] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    answer_ids: list[str] = field(default_factory=list)
+    questions: int = 0
+    n_actions: int = 0
+    reward: float = 0.0
+    success: bool = False
+    stop_reason: str | None = None
+
+
+@dataclass(slots=True)
+class RolloutTimes:
+    """Seconds spent, for the wall-time breakdown."""
+
+    sample: float = 0.0
+    environment: float = 0.0
+    ask: float = 0.0
+    tokens: float = 0.0
+
+
+class RolloutRunner:
+    """Plays episodes of one suite with one actor.
+
+    `tool_budget` questions are answered per episode; later ones go to the environment as ordinary text. `time_limit` bounds the
+    wait for an answer, in seconds.
+    """
+
+    def __init__(
+        self,
+        suite: Suite,
+        pool: EnvPool,
+        engine: Engine,
+        codec: ChatCodec,
+        prompts: PromptSet,
+        *,
+        max_turns: int,
+        tool_budget: int = 0,
+        tool_timeout: float = 30.0,
+    ) -> None:
+        self.suite = suite
+        self.pool = pool
+        self.engine = engine
+        self.codec = codec
+        self.prompts = prompts
+        self.max_turns = max_turns
+        self.tool_budget = tool_budget
+        self.tool_timeout = tool_timeout
+        self.times = RolloutTimes()
+
+    async def run(
+        self, plans: Sequence[EpisodePlan], params: SamplingParams, ask: AskTool | None = None
+    ) -> tuple[list[Trajectory], list[Fault]]:
+        """Play all plans; returns the finished episodes in the order of `plans`, and the episodes lost to environment faults."""
+        faults: list[Fault] = []
+        episodes = await self._reset(plans, faults)
+        try:
+            active = episodes
+            while active:
+                active = await self._turn(active, params, ask, faults)
+        finally:
+            self.engine.release([plan.id for plan in plans])
+        lost = {fault.plan.id for fault in faults}
+        return [self._finish(episode) for episode in episodes if episode.plan.id not in lost], faults
+
+    def opening(self, task: Task, observation: str, experience: list[str], tool: bool) -> TokenIds:
+        """Token ids of an episode's first prompt."""
+        content = self.prompts.render(
+            "actor",
+            instructions=self.suite.instructions,
+            description=task.description,
+            experience=experience,
+            tool=tool,
+            observation=observation,
+        )
+        return self.codec.open([Message("user", content)])
+
+    async def _reset(self, plans: Sequence[EpisodePlan], faults: list[Fault]) -> list[_Episode]:
+        start = perf_counter()
+        results = await asyncio.to_thread(self.pool.reset, [(plan.id, plan.task, plan.seed) for plan in plans])
+        self.times.environment += perf_counter() - start
+        start = perf_counter()
+        episodes = []
+        for plan, result in zip(plans, results, strict=True):
+            if isinstance(result, EnvironmentFault):
+                faults.append(Fault(plan, result.kind, str(result)))
+                continue
+            observation, _info = result
+            free_ids = self.opening(plan.task, observation, [], False)
+            ids = self.opening(plan.task, observation, plan.shown.texts, plan.tool) if plan.shown.entries else free_ids
+            episodes.append(_Episode(plan, observation, ids, free_ids))
+        self.times.tokens += perf_counter() - start
+        return episodes
+
+    async def _turn(
+        self, active: list[_Episode], params: SamplingParams, ask: AskTool | None, faults: list[Fault]
+    ) -> list[_Episode]:
+        generations = await self._sample(active, params)
+        acting: list[tuple[_Episode, str]] = []
+        asking: list[tuple[_Episode, Question]] = []
+        start = perf_counter()
+        for episode, generation in zip(active, generations, strict=True):
+            if generation.stop_reason == "context":
+                episode.stop_reason = "context"
+                continue
+            action = self.codec.decode(generation.token_ids).strip()
+            question = None
+            if ask is not None and episode.plan.tool and episode.questions < self.tool_budget:
+                question = parse_question(action)
+            self._record(episode, generation, action, "act" if question is None else "ask")
+            if question is None:
+                acting.append((episode, action))
+            else:
+                asking.append((episode, self._question(episode, question)))
+        self.times.tokens += perf_counter() - start
+        if asking:
+            assert ask is not None
+            await self._answer(asking, ask)
+        if acting:
+            await self._step(acting, faults)
+        lost = {fault.plan.id for fault in faults}
+        return [episode for episode in active if episode.stop_reason is None and episode.plan.id not in lost]
+
+    async def _sample(self, active: list[_Episode], params: SamplingParams) -> list[Generation]:
+        requests = []
+        for episode in active:
+            turn = len(episode.turns)
+            episode.context.extend(episode.new_ids)
+            requests.append(
+                SampleRequest(
+                    id=f"{episode.plan.id}/{turn}",
+                    prompt_ids=tuple(episode.context),
+                    seed=derive_seed(episode.plan.sampling_seed, "turn", turn),
+                    session=episode.plan.id,
+                )
+            )
+        start = perf_counter()
+        generations = await self.engine.sample(requests, params)
+        self.times.sample += perf_counter() - start
+        return generations
+
+    def _record(self, episode: _Episode, generation: Generation, action: str, kind: str) -> None:
+        # The prompt of a turn is the concatenation of what the earlier turns hold: keeping it again would be quadratic.
+        kept = replace(generation, prompt_ids=())
+        episode.turns.append(Turn("ask" if kind == "ask" else "act", episode.observation, episode.new_ids, kept, action))
+        episode.context.extend(generation.token_ids)
+
+    def _question(self, episode: _Episode, question: str) -> Question:
+        episode.questions += 1
+        identity = f"{episode.plan.id}/ask{episode.questions}"
+        return Question(
+            identity, episode.plan.task, question, episode.observation, derive_seed(episode.plan.sampling_seed, "ask", episode.questions)
+        )
+
+    async def _answer(self, asking: list[tuple[_Episode, Question]], ask: AskTool) -> None:
+        start = perf_counter()
+        step = asking[0][0].plan.step
+        answers: list[Answer | None]
+        try:
+            answers = await asyncio.wait_for(ask([question for _, question in asking], step), self.tool_timeout)
+        except TimeoutError:
+            answers = [None] * len(asking)
+        for (episode, _), answer in zip(asking, answers, strict=True):
+            if answer is not None:
+                episode.answer_ids.append(answer.generation_id)
+            text = NO_ANSWER if answer is None else answer.text
+            self._next_prompt(episode, self.prompts.render("tool_reply", answer=text, observation=episode.observation))
+        self.times.ask += perf_counter() - start
+
+    async def _step(self, acting: list[tuple[_Episode, str]], faults: list[Fault]) -> None:
+        start = perf_counter()
+        results = await asyncio.to_thread(self.pool.step, [(episode.plan.id, action) for episode, action in acting])
+        self.times.environment += perf_counter() - start
+        start = perf_counter()
+        for (episode, _), result in zip(acting, results, strict=True):
+            if isinstance(result, EnvironmentFault):
+                faults.append(Fault(episode.plan, result.kind, str(result)))
+            else:
+                self._apply(episode, result)
+        self.times.tokens += perf_counter() - start
+
+    def _apply(self, episode: _Episode, result: StepResult) -> None:
+        observation, reward, terminated, truncated, info = result
+        episode.n_actions += 1
+        episode.reward += reward
+        episode.observation = observation
+        if terminated or truncated:
+            episode.success = bool(info.get("success", False))
+            episode.stop_reason = "terminated" if terminated else "truncated"
+        elif episode.n_actions >= self.max_turns:
+            episode.stop_reason = "turns"
+        else:
+            self._next_prompt(episode, observation)
+
+    def _next_prompt(self, episode: _Episode, content: str) -> None:
+        generation = episode.turns[-1].generation
+        episode.new_ids = self.codec.extend(generation.token_ids, [Message("user", content)])
+
+    def _finish(self, episode: _Episode) -> Trajectory:
+        plan = episode.plan
+        assert episode.stop_reason is not None
+        self.pool.release([plan.id])
+        return Trajectory(
+            id=plan.id,
+            task=plan.task,
+            condition=Condition.GUIDED if plan.shown.entries else Condition.FREE,
+            step=plan.step,
+            group=plan.group,
+            member=plan.member,
+            seed=plan.seed,
+            entry_ids=plan.shown.ids,
+            answer_ids=tuple(episode.answer_ids),
+            turns=tuple(episode.turns),
+            free_prompt_ids=episode.free_prompt_ids,
+            reward=episode.reward,
+            success=episode.success,
+            n_actions=episode.n_actions,
+            stop_reason=episode.stop_reason,
+            final_observation=episode.observation,
+        )

@@ -1,0 +1,71 @@
+"""Checkpoints: everything a run needs to continue, written aside and renamed, so that a torn one is never seen.
+
+    checkpoints/step_N/{actor/, extractor/, bank.sqlite, state.json}
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from complementary_rl.engines.protocol import Engine
+from complementary_rl.errors import CheckpointError, InfrastructureError
+from complementary_rl.experience.bank import Bank
+
+_PREFIX = "step_"
+
+
+def write_checkpoint(
+    root: Path, step: int, *, engines: Sequence[Engine], bank: Bank | None, state: dict[str, Any], keep: int
+) -> Path:
+    """Write ``root/step_<step>`` and drop all but the newest `keep`. Raises InfrastructureError when the disk refuses."""
+    final = root / f"{_PREFIX}{step}"
+    partial = root / f".{final.name}.partial"
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for engine in engines:
+            engine.save(partial / engine.name)
+        if bank is not None:
+            bank.checkpoint_to(partial / "bank.sqlite")
+        with (partial / "state.json").open("w", encoding="utf-8") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
+        _sync_directory(root)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise InfrastructureError(
+            f"cannot write the checkpoint of step {step}: {error.strerror}; earlier checkpoints are intact, free space and --resume"
+        ) from error
+    for old in checkpoints(root)[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def checkpoints(root: Path) -> list[Path]:
+    """Complete checkpoints, oldest first."""
+    found = [path for path in root.glob(f"{_PREFIX}*") if path.name.removeprefix(_PREFIX).isdigit()]
+    return sorted(found, key=lambda path: int(path.name.removeprefix(_PREFIX)))
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The state of a checkpoint. Raises CheckpointError when it is unreadable."""
+    try:
+        state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{checkpoint} is not a usable checkpoint ({error}); delete it to continue from an earlier one") from error
+    assert isinstance(state, dict)
+    return state
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

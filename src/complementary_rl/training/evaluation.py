@@ -1,0 +1,115 @@
+"""Paired evaluation: the same tasks, initial states and sampling seeds with and without experience.
+
+The bank is only read: retrieval with ``training=False`` moves no counter, nothing is distilled, nothing is credited.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from complementary_rl.config import EvalConfig
+from complementary_rl.engines.protocol import SamplingParams
+from complementary_rl.errors import UserError
+from complementary_rl.experience.manager import ExperienceManager
+from complementary_rl.report.summary import bootstrap_interval
+from complementary_rl.rollout.plan import EpisodePlan, Shown, group_seed, sampling_seed
+from complementary_rl.rollout.runner import RolloutRunner
+from complementary_rl.seeds import derive_seed
+from complementary_rl.types import Task, Trajectory
+
+FREE, GUIDED, SHUFFLED = "free", "guided", "shuffled"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Episodes by arm ("free", "guided", "shuffled"); lists of an evaluation are paired by position. `faults` were lost."""
+
+    episodes: dict[str, list[Trajectory]]
+    faults: int
+
+    def shown_share(self) -> float:
+        """Share of guided episodes for which the bank had something to show."""
+        guided = self.episodes.get(GUIDED, [])
+        return sum(bool(t.entry_ids) for t in guided) / max(1, len(guided))
+
+
+def arm_estimates(episodes: Sequence[Trajectory], seed: int) -> dict[str, Any]:
+    """Success, reward, actions and actions per success of one arm, each with its bootstrap interval."""
+    columns = {
+        "success": [float(t.success) for t in episodes],
+        "reward": [t.reward for t in episodes],
+        "actions": [float(t.n_actions) for t in episodes],
+        "actions_per_success": [float(t.n_actions) for t in episodes if t.success],
+    }
+    return {name: bootstrap_interval(values, seed).model_dump() for name, values in columns.items()}
+
+
+def select_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> list[Task]:
+    """The named tasks, or all. Raises UserError for names that are not of the split."""
+    if not wanted:
+        return list(tasks)
+    by_id = {task.id: task for task in tasks}
+    unknown = [name for name in wanted if name not in by_id]
+    if unknown:
+        raise UserError(f"eval.tasks: unknown task {unknown[0]!r}; the split has {len(by_id)} tasks, such as {next(iter(by_id))!r}")
+    return [by_id[name] for name in wanted]
+
+
+async def evaluate(
+    runner: RolloutRunner,
+    tasks: Sequence[Task],
+    config: EvalConfig,
+    *,
+    run_seed: int,
+    batch: int,
+    max_new_tokens: int,
+    manager: ExperienceManager | None,
+    step: int,
+) -> Evaluation:
+    """Play `config.episodes` episodes per arm, `batch` at a time. Without a manager only the free arm is played.
+
+    Guided means *experience offered*: a task for which the bank has nothing is played without, as a user would meet it.
+    The shuffled arm shows each task what the bank offers for another one, the control for "any hint helps".
+    """
+    params = SamplingParams(temperature=config.temperature, top_p=config.top_p, max_new_tokens=max_new_tokens)
+    chosen = select_tasks(tasks, config.tasks)
+    played = [chosen[i % len(chosen)] for i in range(config.episodes)]
+    shown: dict[str, list[Shown]] = {FREE: [Shown()] * len(played)}
+    if manager is not None:
+        shown[GUIDED] = await _best_entries(manager, played, run_seed, step)
+        if config.shuffled_control:
+            if len(chosen) < 2:
+                raise UserError("eval.shuffled_control needs at least two tasks: it shows each the experience of another")
+            shifts = [1 + (i // len(chosen)) % (len(chosen) - 1) for i in range(config.episodes)]
+            others = [chosen[(i + shift) % len(chosen)] for i, shift in enumerate(shifts)]
+            shown[SHUFFLED] = await _best_entries(manager, others, run_seed, step)
+    episodes: dict[str, list[Trajectory]] = {}
+    faults = 0
+    for arm, offers in shown.items():
+        episodes[arm] = []
+        for start in range(0, len(played), batch):
+            plans = [
+                EpisodePlan(
+                    id=f"eval{step}-{arm}-{i}",
+                    task=played[i],
+                    step=step,
+                    group=i,
+                    member=0,
+                    seed=group_seed(run_seed, "eval", 0, i, played[i]),
+                    sampling_seed=sampling_seed(run_seed, "eval", 0, i, 0),
+                    shown=offers[i],
+                )
+                for i in range(start, min(start + batch, len(played)))
+            ]
+            done, lost = await runner.run(plans, params)
+            episodes[arm] += done
+            faults += len(lost)
+    return Evaluation(episodes, faults)
+
+
+async def _best_entries(manager: ExperienceManager, tasks: Sequence[Task], run_seed: int, step: int) -> list[Shown]:
+    unique = {task.id: task for task in tasks}
+    seeds = [derive_seed(run_seed, "eval", "retrieve", name) for name in unique]
+    offers = await manager.retrieve(list(unique.values()), seeds, step, training=False)
+    best = {name: Shown(tuple(sets[0])) if sets else Shown() for name, sets in zip(unique, offers, strict=True)}
+    return [best[task.id] for task in tasks]

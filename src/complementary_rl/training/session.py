@@ -1,0 +1,218 @@
+"""A session: everything one run holds, built from its configuration and closed together."""
+
+import json
+import math
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from complementary_rl import __version__
+from complementary_rl.chat.codec import ChatCodec
+from complementary_rl.config import Config
+from complementary_rl.config_file import config_hash, dump_config
+from complementary_rl.engines import make_engine
+from complementary_rl.engines.protocol import Engine
+from complementary_rl.envs.pool import EnvPool
+from complementary_rl.envs.protocol import Suite
+from complementary_rl.envs.registry import make_suite
+from complementary_rl.errors import CheckpointError, UserError
+from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.embedding import make_embedder
+from complementary_rl.experience.extractor import Extractor
+from complementary_rl.experience.manager import ExperienceManager
+from complementary_rl.prompts import PromptSet
+from complementary_rl.rollout.runner import RolloutRunner
+from complementary_rl.training.checkpoint import checkpoints, read_state, write_checkpoint
+from complementary_rl.training.methods import METHODS, MethodFlags
+from complementary_rl.training.metrics import MetricsLog
+from complementary_rl.types import Task
+
+ENV_WORKERS = 4
+"""Environment threads: environments release the GIL while they compute, and a slow one should not hold up the others."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands; all of it is in a checkpoint. `wall` counts seconds over interruptions."""
+
+    step: int = 0
+    episodes: int = 0
+    extractor_updates: int = 0
+    faults: int = 0
+    wall: float = 0.0
+
+
+@dataclass
+class Session:
+    """What the loops work on. `extractor` and `manager` are None for methods that have none."""
+
+    config: Config
+    directory: Path
+    flags: MethodFlags
+    suite: Suite
+    pool: EnvPool
+    actor: Engine
+    runner: RolloutRunner
+    metrics: MetricsLog
+    extractor: Engine | None = None
+    bank: Bank | None = None
+    manager: ExperienceManager | None = None
+    progress: Progress = field(default_factory=Progress)
+    train_tasks: list[Task] = field(default_factory=list)
+    _started: float = field(default_factory=time.monotonic)
+
+    @property
+    def engines(self) -> list[Engine]:
+        return [self.actor] if self.extractor is None else [self.actor, self.extractor]
+
+    def wall(self) -> float:
+        """Seconds of training so far, over all interruptions."""
+        return self.progress.wall + time.monotonic() - self._started
+
+    def checkpoint(self) -> Path:
+        """Write everything needed to continue after `progress.step`."""
+        state: dict[str, Any] = {
+            "config_hash": config_hash(self.config),
+            "progress": {**vars(self.progress), "wall": self.wall()},
+            "metrics_offset": self.metrics.offset(),
+            "manager": None if self.manager is None else self.manager.state_dict(),
+        }
+        return write_checkpoint(
+            self.directory / "checkpoints",
+            self.progress.step,
+            engines=self.engines,
+            bank=self.bank,
+            state=state,
+            keep=self.config.checkpoint.keep,
+        )
+
+    def close(self) -> None:
+        """Stop threads and close files; idempotent."""
+        self.pool.close()
+        for engine in self.engines:
+            engine.close()
+        if self.bank is not None:
+            self.bank.close()
+        self.metrics.close()
+
+
+def open_session(config: Config, directory: Path, *, resume: bool = False) -> Session:
+    """Build a session in `directory`.
+
+    A fresh run refuses a directory that holds one; `resume` continues from the newest checkpoint, or from the start when the run died
+    before its first. Raises UserError (what to do is in the message), CheckpointError when the configuration is another one.
+    """
+    if config.run.threads:
+        import torch
+
+        torch.set_num_threads(config.run.threads)
+    found = checkpoints(directory / "checkpoints")
+    state = read_state(found[-1]) if found else None
+    _prepare_directory(config, directory, resume=resume, state=state)
+    if found:
+        _restore_bank(found[-1], directory)
+    session = _build(config, directory)
+    try:
+        if state is not None:
+            _load(session, found[-1], state)
+        else:
+            session.metrics.truncate(0)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
+    """The actor with its codec and prompts."""
+    actor = make_engine("actor", config.actor.model)
+    return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
+
+
+def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: dict[str, Any] | None) -> None:
+    marker = directory / "run.json"
+    if marker.exists() and not resume:
+        raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --run.name")
+    if resume and not marker.exists():
+        raise UserError(f"{directory} holds no run to resume; leave --resume out to start one")
+    if resume:
+        expected = json.loads(marker.read_text(encoding="utf-8"))["config_hash"]
+        if expected != config_hash(config) or (state is not None and state["config_hash"] != expected):
+            raise CheckpointError(f"{directory} was made with another configuration; resume with its own config.toml, unchanged")
+    if state is None:
+        for name in ("bank.sqlite", "bank.sqlite-wal", "bank.sqlite-shm"):
+            (directory / name).unlink(missing_ok=True)
+        shutil.rmtree(directory / "episodes", ignore_errors=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    if not marker.exists():
+        (directory / "config.toml").write_text(dump_config(config), encoding="utf-8")
+        record = {
+            "run_id": f"{config.run.name}-{config.run.seed}-{config_hash(config)}",
+            "version": __version__,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "method": config.run.method,
+            "seed": config.run.seed,
+            "config_hash": config_hash(config),
+        }
+        marker.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _restore_bank(checkpoint: Path, directory: Path) -> None:
+    if (checkpoint / "bank.sqlite").exists():
+        Bank.restore(checkpoint / "bank.sqlite", directory / "bank.sqlite")
+
+
+def _build(config: Config, directory: Path) -> Session:
+    flags = METHODS[config.run.method]
+    suite = make_suite(config.env.suite, **config.env.options)
+    train_tasks = list(suite.tasks("train"))
+    if not train_tasks:
+        raise UserError(f"env.suite: {config.env.suite} has no training tasks; check env.options")
+    actor, codec, prompts = open_models(config)
+    pool = EnvPool(suite, timeout=config.env.step_timeout, workers=ENV_WORKERS)
+    runner = RolloutRunner(
+        suite,
+        pool,
+        actor,
+        codec,
+        prompts,
+        max_turns=config.env.max_turns or suite.max_turns,
+        tool_budget=config.tool.budget if config.tool.enabled else 0,
+        tool_timeout=config.tool.timeout,
+    )
+    session = Session(config, directory, flags, suite, pool, actor, runner, MetricsLog(directory / "metrics.jsonl"))
+    session.train_tasks = train_tasks
+    if flags.experience:
+        _add_experience(session)
+    return session
+
+
+def _add_experience(session: Session) -> None:
+    config = session.config
+    run_id = json.loads((session.directory / "run.json").read_text(encoding="utf-8"))["run_id"]
+    session.bank = Bank.open(session.directory / "bank.sqlite", config.bank, make_embedder(config.bank.embedder), run_id=run_id)
+    extractor = None
+    if session.flags.extractor or config.tool.enabled:
+        needs_reference = config.extractor.kl_coefficient > 0
+        session.extractor = make_engine("extractor", config.extractor.model, keep_reference=needs_reference)
+        codec = ChatCodec(session.extractor.tokenizer)
+        prompts = PromptSet.load(config.extractor.prompts)
+        extractor = Extractor(
+            session.extractor, codec, prompts, config.extractor, run_seed=config.run.seed, instructions=session.suite.instructions
+        )
+    session.manager = ExperienceManager(session.bank, extractor, config, judge=session.suite.judge_entry)
+
+
+def _load(session: Session, checkpoint: Path, state: dict[str, Any]) -> None:
+    for engine in session.engines:
+        engine.load(checkpoint / engine.name)
+    if session.manager is not None:
+        session.manager.load_state_dict(state["manager"])
+    session.progress = Progress(**state["progress"])
+    assert math.isfinite(session.progress.wall)
+    session.metrics.truncate(state["metrics_offset"])
+    for path in (session.directory / "episodes").glob("step_*.jsonl"):
+        if int(path.stem.removeprefix("step_")) >= session.progress.step:
+            path.unlink()
