@@ -1,10 +1,16 @@
 """One run from configuration to summary: open or resume, train, evaluate, checkpoint, sum up."""
 
 import asyncio
+import shutil
+import tempfile
 from pathlib import Path
 
-from complementary_rl.config import Config
+from complementary_rl.config import Config, EvalConfig
+from complementary_rl.engines import make_engine
+from complementary_rl.errors import CheckpointError
 from complementary_rl.report.summary import RunSummary
+from complementary_rl.training.checkpoint import checkpoints
+from complementary_rl.training.evaluation import Evaluation
 from complementary_rl.training.schedule import OnRecord, Schedule
 from complementary_rl.training.session import Session, open_session
 from complementary_rl.training.summarise import summarise
@@ -33,3 +39,45 @@ async def _train(session: Session, on_record: OnRecord, command: str) -> RunSumm
     session.checkpoint()
     evaluation = await schedule.evaluate()
     return summarise(session, evaluation, command)
+
+
+async def evaluate_run(config: Config, evaluation: EvalConfig) -> Evaluation:
+    """Evaluate the newest checkpoint of `run.dir` with other [eval] settings. The run stays as it was: models and bank are copied to a
+    temporary directory first. Raises CheckpointError when there is no checkpoint."""
+    directory = run_directory(config)
+    newest = _newest_checkpoint(directory)
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / "run"
+        shutil.copytree(newest, copy / "checkpoints" / newest.name)
+        shutil.copy(directory / "run.json", copy / "run.json")
+        session = open_session(config, copy, resume=True)
+        try:
+            session.config = config.model_copy(update={"eval": evaluation})
+            return await Schedule(session, lambda record: None).evaluate()
+        finally:
+            session.close()
+
+
+def export_run(config: Config, output: Path) -> list[Path]:
+    """Write the models of the newest checkpoint as Hugging Face folders under `output`; returns the folders."""
+    newest = _newest_checkpoint(run_directory(config))
+    models = {"actor": config.actor.model, "extractor": config.extractor.model}
+    exported = []
+    for name, model in models.items():
+        if not (newest / name).exists():
+            continue
+        engine = make_engine(name, model)
+        try:
+            engine.load(newest / name)
+            engine.export(output / name)
+        finally:
+            engine.close()
+        exported.append(output / name)
+    return exported
+
+
+def _newest_checkpoint(directory: Path) -> Path:
+    found = checkpoints(directory / "checkpoints")
+    if not found:
+        raise CheckpointError(f"{directory} has no checkpoint yet; train it further, or set checkpoint.interval")
+    return found[-1]

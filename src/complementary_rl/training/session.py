@@ -192,7 +192,7 @@ def _build(config: Config, directory: Path) -> Session:
 def _add_experience(session: Session) -> None:
     config = session.config
     run_id = json.loads((session.directory / "run.json").read_text(encoding="utf-8"))["run_id"]
-    session.bank = Bank.open(session.directory / "bank.sqlite", config.bank, make_embedder(config.bank.embedder), run_id=run_id)
+    session.bank = Bank.open(session.directory / "bank.sqlite", config.bank, make_embedder(config.bank.embedder), run_id=run_id, retrieval=config.retrieval)
     extractor = None
     if session.flags.extractor or config.tool.enabled:
         needs_reference = config.extractor.kl_coefficient > 0
