@@ -1,0 +1,353 @@
+"""The experience bank M: what was written, by which generation, how it fared; on disk, with what retrieval needs in memory.
+
+    Bank ─┬─ BankStore    one SQLite file: entries, operation log, generations, retrievals, outcomes, credits
+          ├─ LiveEntries  counters and vector indexes of the live entries, rebuilt from the store on opening
+          └─ Embedder     key texts → vectors
+
+Every operation costs the same in a bank of ten and of ten thousand entries. See docs/bank.md for the rules and the guarantees.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Self
+
+from complementary_rl.config import BankConfig, RetrievalConfig
+from complementary_rl.errors import BankError
+from complementary_rl.experience import replay, store, transfer
+from complementary_rl.experience.embedding import Embedder
+from complementary_rl.experience.records import (
+    SELECT_ENTRIES,
+    LogRecord,
+    entry_from_row,
+    generation_from_row,
+    generation_to_row,
+    storable,
+)
+from complementary_rl.experience.retrieval import Query, Retrieved
+from complementary_rl.experience.retriever import Retriever
+from complementary_rl.experience.state import WRITING_KINDS, Added, BankState, Draft
+from complementary_rl.types import Entry, Generation
+
+__all__ = ["Added", "Bank", "LogRecord", "Query", "Retrieved"]
+
+_DEFAULT_RETRIEVAL = RetrievalConfig.model_validate({})
+
+
+class Bank:
+    """One bank, open. Safe to use from several threads; only one process may have it open for writing.
+
+    Steps never run back: an operation that names an earlier step than the bank has seen is logged at the latest one.
+    """
+
+    def __init__(self, state: BankState, embedder: Embedder) -> None:
+        """Use `Bank.open`."""
+        self.embedder = embedder
+        self._state = state
+        self._retriever = Retriever(state, embedder)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        config: BankConfig,
+        embedder: Embedder,
+        *,
+        run_id: str | None,
+        read_only: bool = False,
+        retrieval: RetrievalConfig | None = None,
+    ) -> Self:
+        """Open the bank at `path`; without `read_only` it is made if there is none.
+
+        `run_id` must be the one the bank was made with; None accepts any. `retrieval` is where eviction by value takes its prior
+        from. Read-only, the bank is seen as it is now, whoever writes it meanwhile, and nothing in it moves.
+
+        Raises BankError (the message names the remedy) when the file is damaged, no bank, being written by another process, of a
+        newer schema, of another run, or filled by another embedder.
+        """
+        opened = store.BankStore(path, read_only=read_only)
+        try:
+            meta = opened.meta()
+            if not meta:
+                if read_only:
+                    raise BankError(f"{path} holds no bank yet; give the bank.sqlite of a run that has started")
+                meta = {"run_id": run_id or "", "embedder": embedder.name, "dimensions": str(embedder.dimensions)}
+                opened.set_meta(**meta)
+            if run_id is not None and meta["run_id"] != run_id:
+                raise BankError(
+                    f"{path} belongs to run {meta['run_id']!r}, not to {run_id!r}; choose another run directory, or copy the bank "
+                    "into this run with `crl bank export` and `crl bank import`"
+                )
+            if meta["embedder"] != embedder.name:
+                raise BankError(
+                    f"{path} was filled by the embedder {meta['embedder']!r} and bank.embedder is {embedder.name!r}; their vectors "
+                    f"cannot be compared: set bank.embedder = {meta['embedder']!r}, or start a new bank"
+                )
+            prior = retrieval or _DEFAULT_RETRIEVAL
+            state = BankState(opened, config, embedder, int(meta["dimensions"]), (prior.prior_success, prior.prior_failure))
+            return cls(state, embedder)
+        except BaseException:
+            opened.close()
+            raise
+
+    @staticmethod
+    def restore(source: Path, destination: Path) -> None:
+        """Replace the bank at `destination` by the copy that `checkpoint_to` wrote. Raises BankError when `source` is no usable
+        bank or `destination` is being written."""
+        store.restore(source, destination)
+
+    @staticmethod
+    def import_jsonl(source: Path, destination: Path, *, run_id: str | None = None) -> int:
+        """Make a bank from what `export_jsonl` wrote, equal to it, but for the run it belongs to if `run_id` is given. Returns the
+        number of rows. Raises BankError when there is a bank already or `source` is not a complete export."""
+        return transfer.import_jsonl(source, destination, run_id=run_id)
+
+    def close(self) -> None:
+        """Close the file and let others write. Idempotent."""
+        with self._state.lock:
+            self._state.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Live entries."""
+        return len(self._state.live)
+
+    @property
+    def run_id(self) -> str:
+        with self._state.lock:
+            return self._state.store.meta()["run_id"]
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Group operations: all of them are kept, or none if anything in it raises. Holds the bank's lock: never await inside.
+
+        Operations outside are each a transaction of their own; when it returns, its work survives the death of the process.
+        Raises InfrastructureError when the disk is full, and the bank is as it was before.
+        """
+        return self._state.transaction()
+
+    # --- writing -----------------------------------------------------------------------------------------------------------------
+
+    def add(
+        self, text: str, *, key_text: str, scope: str, step: int, generation_id: str | None = None, parents: Sequence[int] = ()
+    ) -> Added:
+        """File a new entry under `key_text` in `scope`. A full bank first evicts one by its policy.
+
+        A text that a live entry of that key and scope holds already becomes a vote for that one: `generation_id` joins its
+        `writers`, its own `generation_id` (who earns the credit) stays. Texts under `min_chars` are refused, those over
+        `max_chars` cut off.
+        """
+        with self.transaction():
+            return self._state.write(Draft("add", text, key_text, scope, generation_id, parents), step)
+
+    def update(self, target: int, text: str, *, key_text: str, scope: str, step: int, generation_id: str | None = None) -> Added:
+        """Replace an entry: the new one takes the target's key and scope, has it as parent, and starts without statistics.
+
+        If the target is gone already (counted as `gone`) the text is added under `key_text` and `scope`. If another entry of
+        the target's key says the same, that one gets a vote and the target retires; if the target itself does, it gets the vote.
+        """
+        with self.transaction():
+            if self.is_live(target):
+                old = self.entry(target)
+                return self._state.write(Draft("update", text, old.key_text, old.scope, generation_id, [target], [target]), step)
+            self._state.counters["gone"] += 1
+            known = self._state.store.rows("SELECT id FROM entries WHERE id = ?", (target,))
+            return self._state.write(Draft("update", text, key_text, scope, generation_id, [target] if known else []), step)
+
+    def merge(
+        self,
+        targets: Sequence[int],
+        text: str,
+        *,
+        step: int,
+        key_text: str | None = None,
+        scope: str | None = None,
+        generation_id: str | None = None,
+    ) -> Added:
+        """Replace several entries by one that has them as parents and the sum of their statistics.
+
+        Its key and scope are the first target's unless given. Refused, so that the caller can look again, when a target is not
+        live any more. A live entry outside `targets` that says the same is merged with them.
+        """
+        with self.transaction():
+            wanted = list(dict.fromkeys(targets))
+            gone = [str(target) for target in wanted if not self.is_live(target)]
+            if gone or not wanted:
+                reason = f"no longer live: {', '.join(gone)}" if gone else "nothing to merge"
+                return self._state.refuse("merge", reason, step, generation_id)
+            first = self.entry(wanted[0])
+            draft = Draft("merge", text, key_text or first.key_text, scope or first.scope, generation_id, wanted, wanted)
+            return self._state.write(draft, step)
+
+    def drop(self, ids: Iterable[int], *, step: int, generation_id: str | None = None) -> list[int]:
+        """Retire entries; returns those that were live."""
+        with self.transaction():
+            dropped = [entry_id for entry_id in dict.fromkeys(ids) if self.is_live(entry_id)]
+            if dropped:
+                step = self._state.tick(step)
+                self._state.retire(dropped, step)
+                self._state.log("drop", step, dropped, retired=dropped, generation=generation_id)
+            return dropped
+
+    def record_return(self, *, step: int, generation_id: str | None = None) -> None:
+        """Log that the extractor found nothing worth keeping."""
+        with self.transaction():
+            self._state.log("return", self._state.tick(step), (), generation=generation_id)
+
+    def record_generations(self, generations: Iterable[Generation]) -> None:
+        """Keep the tokens of extractor generations for training. Ids must be new."""
+        with self.transaction():
+            self._state.store.run_many(
+                "INSERT INTO generations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (generation_to_row(g) for g in generations)
+            )
+
+    def record_outcomes(self, step: int, outcomes: Iterable[tuple[int, bool | None, str]]) -> None:
+        """Count what rollouts made of the entries they were shown: (entry id, success, trajectory id).
+
+        None for success: the rollout was lost; it was shown and nothing more is known. Retired entries are counted too.
+        """
+        with self.transaction():
+            step = self._state.tick(step)
+            for entry_id, success, trajectory_id in outcomes:
+                won, lost = success is True, success is False
+                self._state.store.run(
+                    "UPDATE entries SET shown = shown + 1, successes = successes + ?, failures = failures + ? WHERE id = ?",
+                    (won, lost, entry_id),
+                )
+                self._state.store.run(
+                    "INSERT INTO outcomes (step, entry_id, trajectory_id, success) VALUES (?, ?, ?, ?)",
+                    (step, entry_id, trajectory_id, success),
+                )
+                self._state.live.count_outcome(entry_id, success)
+
+    def record_credits(self, step: int, credits: Iterable[tuple[str, float, int]]) -> None:
+        """Log credits r̄(m): (generation id, value, rollouts it was averaged over)."""
+        with self.transaction():
+            step = self._state.tick(step)
+            self._state.store.run_many(
+                "INSERT INTO credits (step, generation_id, value, rollouts) VALUES (?, ?, ?, ?)",
+                ((step, *credit) for credit in credits),
+            )
+
+    def mark_trained(self, generation_ids: Iterable[str], update: int) -> None:
+        """Count that the extractor's update number `update` trained these generations, for every entry they wrote."""
+        with self.transaction():
+            step = self._state.clock
+            for generation_id in generation_ids:
+                self._state.store.run(
+                    "UPDATE entries SET trained = trained + 1, last_trained_update = ? WHERE generation_id = ?",
+                    (update, generation_id),
+                )
+                self._state.store.run(
+                    "INSERT INTO trainings (step, generation_id, update_number) VALUES (?, ?, ?)", (step, generation_id, update)
+                )
+
+    # --- retrieval ---------------------------------------------------------------------------------------------------------------
+
+    def retrieve(
+        self, queries: Sequence[Query], *, step: int, retrieval: RetrievalConfig, training: bool
+    ) -> list[list[list[Retrieved]]]:
+        """Choose entries for each query: a list of up to `sets` sets of up to `k`, no entry twice; [] when nothing is near enough.
+
+        All queries of a call see the bank as it was before it. `training` counts each chosen entry as retrieved at `step`
+        and logs it; without it nothing moves and nothing is written.
+        """
+        return self._retriever.retrieve(queries, step=step, config=retrieval, training=training)
+
+    def search_text(self, query: str, limit: int) -> list[tuple[Entry, float]]:
+        """The live entries of all scopes whose keys are nearest to a text, with their cosine; nearest first."""
+        with self._state.lock:
+            return [(self.entry(entry_id), similarity) for entry_id, similarity in self._retriever.nearest(query, limit)]
+
+    # --- reading -----------------------------------------------------------------------------------------------------------------
+
+    def is_live(self, entry_id: int) -> bool:
+        return entry_id in self._state.live
+
+    def entry(self, entry_id: int) -> Entry:
+        """An entry, live or retired. Raises BankError when there never was one of this id."""
+        with self._state.lock:
+            rows = self._state.store.rows(f"{SELECT_ENTRIES} WHERE e.id = ?", (entry_id,))
+        if not rows:
+            raise BankError(f"the bank has no entry {entry_id}; list them with `crl bank ls`")
+        return entry_from_row(rows[0])
+
+    def entries(
+        self,
+        *,
+        live_only: bool = True,
+        scope: str | None = None,
+        key_text: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Entries in order of id, from the first after `after`."""
+        conditions: dict[str, Any] = {"e.id > ?": after}
+        if scope is not None:
+            conditions["e.scope = ?"] = scope
+        if key_text is not None:
+            conditions["e.key_id = (SELECT id FROM keys WHERE text = ?)"] = storable(key_text)
+        where = " AND ".join([*conditions, *(["e.retired_step IS NULL"] if live_only else [])])
+        with self._state.lock:
+            rows = self._state.store.rows(
+                f"{SELECT_ENTRIES} WHERE {where} ORDER BY e.id LIMIT ?", (*conditions.values(), -1 if limit is None else limit)
+            )
+        return [entry_from_row(row) for row in rows]
+
+    def shelves(self) -> list[tuple[str, str, int]]:
+        """(scope, key text, live entries) of everything entries are filed under, in a fixed order."""
+        with self._state.lock:
+            keys = dict(self._state.store.rows("SELECT id, text FROM keys"))
+            return sorted((scope, keys[key_id], size) for scope, key_id, size in self._state.live.shelves())
+
+    def writers(self, entry_id: int) -> list[str]:
+        """The generations that wrote an entry's text: its author, then those whose duplicates became votes, oldest first."""
+        with self._state.lock:
+            rows = self._state.store.rows("SELECT generation_id FROM writers WHERE entry_id = ? ORDER BY operation_id", (entry_id,))
+        return [generation_id for (generation_id,) in rows]
+
+    def generations(self, ids: Sequence[str]) -> list[Generation]:
+        """Recorded generations, in the order asked for. Raises KeyError for one that was never recorded."""
+        with self._state.lock:
+            marks = ", ".join("?" * len(ids))
+            rows = self._state.store.rows(f"SELECT * FROM generations WHERE id IN ({marks})", list(ids))
+        found = {row[0]: generation_from_row(row) for row in rows}
+        return [found[generation_id] for generation_id in ids]
+
+    def history(self, entry_id: int) -> list[LogRecord]:
+        """Every operation on an entry, its ancestors and its descendants, oldest first."""
+        with self._state.lock:
+            return replay.history(self._state.store, entry_id)
+
+    def rebuild(self, step: int) -> list[Entry]:
+        """The live entries and their statistics as they were at the end of `step`, from the log; in order of id."""
+        with self._state.lock:
+            return replay.rebuild(self._state.store, step)
+
+    def counts(self) -> dict[str, float]:
+        """`size`, `keys`; operations since the bank was made by kind (`add`, `update`, `merge`, `vote`, `drop`, `evict`, `return`,
+        `refuse`), texts `cut` off and updates whose target was `gone`; `duplicate_share` (votes among texts taken) and
+        `never_used_share` (live entries never retrieved)."""
+        with self._state.lock:
+            taken = sum(self._state.counters[kind] for kind in WRITING_KINDS) + self._state.counters["vote"]
+            return {
+                "size": len(self),
+                "keys": sum(1 for _ in self._state.live.shelves()),
+                **self._state.counters,
+                "duplicate_share": self._state.counters["vote"] / max(1, taken),
+                "never_used_share": self._state.live.never_retrieved() / max(1, len(self)),
+            }
+
+    def checkpoint_to(self, path: Path) -> None:
+        """Copy the bank to `path`, synced to disk; `restore` brings it back."""
+        with self._state.lock:
+            self._state.store.backup(path)
+
+    def export_jsonl(self, destination: Path) -> int:
+        """Write everything as JSON lines; returns the number of rows."""
+        with self._state.lock:
+            return transfer.export_jsonl(self._state.store, destination)

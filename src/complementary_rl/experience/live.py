@@ -1,0 +1,212 @@
+"""What retrieval needs of the live entries, in memory: their counters as columns, their keys in one vector index per scope.
+
+    scope → VectorIndex over keys → shelf (the entries filed under that key in that scope) → slots → columns
+
+Texts and tokens stay on disk. All of it is rebuilt from the store when a bank is opened. Entries of one task have one key, so the
+index holds a row per *key*: searching costs what the number of different tasks costs, and equal similarities are known to be equal.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from complementary_rl.experience.embedding import Vectors
+from complementary_rl.experience.index import VectorIndex
+from complementary_rl.types import EntryStats
+
+Ints = NDArray[np.int64]
+
+_COLUMNS = ("ids", "retrieved", "shown", "successes", "failures", "last_retrieved", "created", "position")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """A pool of n live entries, in canonical order: most similar first, among equals the newest. Every array has shape [n]."""
+
+    ids: Ints
+    similarity: NDArray[np.float64]
+    retrieved: Ints
+    shown: Ints
+    successes: Ints
+    failures: Ints
+    last_retrieved: Ints
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class LiveEntries:
+    """The live entries of a bank. Every operation is O(1) in the number of entries, but for eviction, O(log n), and search."""
+
+    def __init__(self, dimensions: int, eviction: str, prior: tuple[float, float]) -> None:
+        self._dimensions = dimensions
+        self._table = {name: np.zeros(64, dtype=np.int64) for name in _COLUMNS}
+        self._free: list[int] = []
+        self._used = 0
+        self._slots: dict[int, int] = {}
+        self._home: dict[int, tuple[str, int]] = {}
+        self._shelves: dict[tuple[str, int], list[int]] = {}
+        self._indexes: dict[str, VectorIndex] = {}
+        self._eviction = eviction
+        self._prior = prior
+        self._queue: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, entry_id: int) -> bool:
+        return entry_id in self._slots
+
+    def add(self, entry_id: int, scope: str, key_id: int, vector: Vectors, created: int, stats: EntryStats) -> None:
+        """File an entry under a key whose vector is `vector`."""
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = self._used
+            self._used += 1
+            if slot == len(self._table["ids"]):
+                self._table = {name: np.concatenate([column, np.zeros_like(column)]) for name, column in self._table.items()}
+        index = self._indexes.setdefault(scope, VectorIndex(self._dimensions))
+        if key_id not in index:
+            index.add(key_id, vector)
+        shelf = self._shelves.setdefault((scope, key_id), [])
+        row = (
+            entry_id, stats.retrieved, stats.shown, stats.successes, stats.failures, stats.last_retrieved_step, created, len(shelf)
+        )  # fmt: skip
+        for name, value in zip(_COLUMNS, row, strict=True):
+            self._table[name][slot] = value
+        shelf.append(slot)
+        self._slots[entry_id] = slot
+        self._home[entry_id] = (scope, key_id)
+        self._enqueue(slot, entry_id)
+
+    def home(self, entry_id: int) -> tuple[str, int]:
+        """Scope and key id of a live entry."""
+        return self._home[entry_id]
+
+    def remove(self, entry_id: int) -> None:
+        slot = self._slots.pop(entry_id)
+        home = self._home.pop(entry_id)
+        shelf = self._shelves[home]
+        position = int(self._table["position"][slot])
+        last = shelf.pop()
+        if last != slot:
+            shelf[position] = last
+            self._table["position"][last] = position
+        self._free.append(slot)
+        if not shelf:
+            scope, key_id = home
+            del self._shelves[home]
+            self._indexes[scope].remove(key_id)
+            if not len(self._indexes[scope]):
+                del self._indexes[scope]
+
+    def count_retrieved(self, entry_id: int, step: int) -> None:
+        slot = self._slots[entry_id]
+        self._table["retrieved"][slot] += 1
+        self._table["last_retrieved"][slot] = max(step, int(self._table["last_retrieved"][slot]))
+        if self._eviction == "lru":
+            self._enqueue(slot, entry_id)
+
+    def count_outcome(self, entry_id: int, success: bool | None) -> None:
+        """None: the rollout was lost. Entries that have left are ignored."""
+        slot = self._slots.get(entry_id)
+        if slot is None:
+            return
+        self._table["shown"][slot] += 1
+        if success is not None:
+            self._table["successes" if success else "failures"][slot] += 1
+            if self._eviction == "value":
+                self._enqueue(slot, entry_id)
+
+    def next_to_evict(self) -> int:
+        """The entry the policy gives up first; ties go by age. The bank must not be empty.
+
+        fifo: the oldest. lru: the one whose last retrieval (or birth, if never retrieved) is longest ago. value: the worst
+        posterior mean (α0 + s) / (α0 + β0 + s + f).
+        """
+        while True:
+            worth, entry_id = self._queue[0]
+            slot = self._slots.get(entry_id)
+            if slot is not None and self._worth(slot) == worth:
+                return entry_id
+            heapq.heappop(self._queue)
+
+    def scopes(self) -> list[str]:
+        return sorted(self._indexes)
+
+    def shelves(self) -> Iterator[tuple[str, int, int]]:
+        """(scope, key id, number of entries) of every shelf."""
+        return ((scope, key_id, len(shelf)) for (scope, key_id), shelf in self._shelves.items())
+
+    def never_retrieved(self) -> int:
+        """Live entries that no retrieval has taken yet."""
+        slots = np.fromiter(self._slots.values(), dtype=np.int64, count=len(self))
+        return int(np.count_nonzero(self._table["retrieved"][slots] == 0))
+
+    def search(
+        self, queries: Vectors, scopes: Sequence[str], pool: Sequence[int], *, floor: float, whole_keys: bool
+    ) -> list[Candidates]:
+        """For every query [q, d] the `pool` nearest entries of its scope with at least `floor` similarity.
+
+        With `whole_keys` a pool that ends inside a shelf takes all of the shelf; else it takes the shelf's newest entries.
+        """
+        results: list[Candidates | None] = [None] * len(scopes)
+        for scope in dict.fromkeys(scopes):
+            members = [i for i, name in enumerate(scopes) if name == scope]
+            index = self._indexes.get(scope)
+            found = index.search(queries[members], max(pool[i] for i in members), floor) if index is not None else []
+            for i, neighbours in zip(members, found, strict=False):
+                results[i] = self._pool(
+                    [(scope, int(key_id), float(near)) for key_id, near in zip(neighbours.ids, neighbours.similarity, strict=True)],
+                    pool[i],
+                    whole_keys,
+                )
+        return [result if result is not None else self._pool([], 0, whole_keys) for result in results]
+
+    def search_elsewhere(self, query: Vectors, scope: str | None, pool: int, *, floor: float, whole_keys: bool) -> Candidates:
+        """The `pool` entries nearest to a query [d] in all scopes but one (None: in all)."""
+        keys = []
+        for name in self.scopes():
+            if name != scope:
+                found = self._indexes[name].search(query[None], pool, floor)[0]
+                keys += [(name, int(key_id), float(near)) for key_id, near in zip(found.ids, found.similarity, strict=True)]
+        keys.sort(key=lambda key: -key[2])
+        return self._pool(keys, pool, whole_keys)
+
+    def _pool(self, keys: Iterable[tuple[str, int, float]], size: int, whole_keys: bool) -> Candidates:
+        slots: list[int] = []
+        similarity: list[float] = []
+        for scope, key_id, near in keys:
+            # A shelf as near as the last one belongs to the same tie.
+            if len(slots) >= size and not (whole_keys and near == similarity[-1]):
+                break
+            shelf = self._shelves[scope, key_id]
+            slots += shelf
+            similarity += [near] * len(shelf)
+        chosen, near_by = np.array(slots, dtype=np.int64), np.array(similarity)
+        order = np.lexsort((-self._table["ids"][chosen], -near_by))
+        if not whole_keys:
+            order = order[:size]
+        chosen = chosen[order]
+        columns = [self._table[name][chosen] for name in _COLUMNS[1:6]]
+        return Candidates(self._table["ids"][chosen], near_by[order], *columns)
+
+    def _worth(self, slot: int) -> float:
+        if self._eviction == "value":
+            wins, losses = self._prior
+            successes, failures = int(self._table["successes"][slot]), int(self._table["failures"][slot])
+            return (wins + successes) / (wins + losses + successes + failures)
+        if self._eviction == "lru":
+            return float(max(self._table["created"][slot], self._table["last_retrieved"][slot]))
+        return 0.0
+
+    def _enqueue(self, slot: int, entry_id: int) -> None:
+        """Queue an entry at its present worth. What it was queued at before is passed over when it comes up."""
+        heapq.heappush(self._queue, (self._worth(slot), entry_id))
+        if len(self._queue) > 4 * len(self) + 64:
+            self._queue = [(self._worth(slot), entry_id) for entry_id, slot in self._slots.items()]
+            heapq.heapify(self._queue)

@@ -1,0 +1,64 @@
+"""Tables of the bank file. Any change here raises `VERSION`."""
+
+APPLICATION_ID = 0x43524C42
+"""Marks an SQLite file as a bank ("CRLB")."""
+
+VERSION = 1
+"""Kept as the file's `user_version`."""
+
+TABLES = {
+    # run_id, embedder, dimensions
+    "meta": "name TEXT PRIMARY KEY, value TEXT NOT NULL",
+    # What entries are filed under. Entries of one task share a key, so its vector is stored once.
+    "keys": "id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE, vector BLOB NOT NULL",
+    # Never deleted: a retired entry has retired_step.
+    "entries": """
+        id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL, fingerprint BLOB NOT NULL, text_vector BLOB,
+        key_id INTEGER NOT NULL REFERENCES keys, scope TEXT NOT NULL, created_step INTEGER NOT NULL, retired_step INTEGER,
+        generation_id TEXT, retrieved INTEGER NOT NULL DEFAULT 0, shown INTEGER NOT NULL DEFAULT 0,
+        successes INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0, trained INTEGER NOT NULL DEFAULT 0,
+        last_retrieved_step INTEGER NOT NULL DEFAULT -1, last_trained_update INTEGER NOT NULL DEFAULT -1""",
+    "lineage": "child INTEGER NOT NULL, parent INTEGER NOT NULL, PRIMARY KEY (child, parent)",
+    # Who wrote an entry's text: its author first, then the generations whose duplicates became votes.
+    "writers": """
+        entry_id INTEGER NOT NULL, operation_id INTEGER NOT NULL, generation_id TEXT NOT NULL,
+        PRIMARY KEY (entry_id, operation_id)""",
+    # The append-only log. `payload` is JSON with all that `rebuild` needs.
+    "operations": "id INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL",
+    "touched": "entry_id INTEGER NOT NULL, operation_id INTEGER NOT NULL, PRIMARY KEY (entry_id, operation_id)",
+    # prompt_ids, token_ids: int32; logprobs: float32 where that is exact, else float64. Little-endian.
+    "generations": """
+        id TEXT PRIMARY KEY, model TEXT NOT NULL, version INTEGER NOT NULL, prompt_ids BLOB NOT NULL, token_ids BLOB NOT NULL,
+        logprobs BLOB NOT NULL, stop_reason TEXT NOT NULL, temperature REAL NOT NULL""",
+    "retrievals": """
+        id INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL, entry_id INTEGER NOT NULL, scope TEXT NOT NULL,
+        similarity REAL NOT NULL, score REAL NOT NULL""",
+    # success: 1, 0, or NULL when the rollout was lost.
+    "outcomes": """
+        id INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL, entry_id INTEGER NOT NULL, trajectory_id TEXT NOT NULL,
+        success INTEGER""",
+    "credits": """
+        id INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL, generation_id TEXT NOT NULL, value REAL NOT NULL,
+        rollouts INTEGER NOT NULL""",
+    "trainings": """
+        id INTEGER PRIMARY KEY AUTOINCREMENT, step INTEGER NOT NULL, generation_id TEXT NOT NULL, update_number INTEGER NOT NULL""",
+    "counters": "name TEXT PRIMARY KEY, value INTEGER NOT NULL",
+}
+
+_WITHOUT_ROWID = {"meta", "lineage", "writers", "touched", "counters"}
+
+_INDEXES = {
+    "entries_live": "entries (scope, key_id, fingerprint) WHERE retired_step IS NULL",
+    "entries_live_id": "entries (id) WHERE retired_step IS NULL",
+    "entries_generation": "entries (generation_id) WHERE generation_id IS NOT NULL",
+    "lineage_parent": "lineage (parent)",
+    "operations_step": "operations (step)",
+}
+
+
+def statements() -> list[str]:
+    """What makes an empty file a bank, but for the pragmas and `meta`."""
+    tables = [
+        f"CREATE TABLE {name} ({columns}){' WITHOUT ROWID' if name in _WITHOUT_ROWID else ''}" for name, columns in TABLES.items()
+    ]
+    return tables + [f"CREATE INDEX {name} ON {target}" for name, target in _INDEXES.items()]
