@@ -59,32 +59,18 @@ class Bank:
     ) -> Self:
         """Open the bank at `path`; without `read_only` it is made if there is none.
 
-        `run_id` must be the one the bank was made with; None accepts any. `retrieval` is where eviction by value takes its prior
-        from. Read-only, the bank is seen as it is now, whoever writes it meanwhile, and nothing in it moves.
+        `run_id` must be the one the bank was made with; None accepts any, and a bank without a run (an imported one) becomes the
+        run's that opens it first. `retrieval` is where eviction by value takes its prior from. Read-only, retrieval keeps to the
+        entries and counters of the moment of opening, whoever writes meanwhile, and moves none.
 
         Raises BankError (the message names the remedy) when the file is damaged, no bank, being written by another process, of a
         newer schema, of another run, or filled by another embedder.
         """
         opened = store.BankStore(path, read_only=read_only)
         try:
-            meta = opened.meta()
-            if not meta:
-                if read_only:
-                    raise BankError(f"{path} holds no bank yet; give the bank.sqlite of a run that has started")
-                meta = {"run_id": run_id or "", "embedder": embedder.name, "dimensions": str(embedder.dimensions)}
-                opened.set_meta(**meta)
-            if run_id is not None and meta["run_id"] != run_id:
-                raise BankError(
-                    f"{path} belongs to run {meta['run_id']!r}, not to {run_id!r}; choose another run directory, or copy the bank "
-                    "into this run with `crl bank export` and `crl bank import`"
-                )
-            if meta["embedder"] != embedder.name:
-                raise BankError(
-                    f"{path} was filled by the embedder {meta['embedder']!r} and bank.embedder is {embedder.name!r}; their vectors "
-                    f"cannot be compared: set bank.embedder = {meta['embedder']!r}, or start a new bank"
-                )
+            dimensions = _claim(opened, embedder, run_id)
             prior = retrieval or _DEFAULT_RETRIEVAL
-            state = BankState(opened, config, embedder, int(meta["dimensions"]), (prior.prior_success, prior.prior_failure))
+            state = BankState(opened, config, embedder, dimensions, (prior.prior_success, prior.prior_failure))
             return cls(state, embedder)
         except BaseException:
             opened.close()
@@ -97,10 +83,10 @@ class Bank:
         store.restore(source, destination)
 
     @staticmethod
-    def import_jsonl(source: Path, destination: Path, *, run_id: str | None = None) -> int:
-        """Make a bank from what `export_jsonl` wrote, equal to it, but for the run it belongs to if `run_id` is given. Returns the
-        number of rows. Raises BankError when there is a bank already or `source` is not a complete export."""
-        return transfer.import_jsonl(source, destination, run_id=run_id)
+    def import_jsonl(source: Path, destination: Path) -> int:
+        """Make a bank from what `export_jsonl` wrote, equal to it, except that it belongs to the run that opens it first. Returns
+        the number of rows. Raises BankError when there is a bank already or `source` is not a complete export."""
+        return transfer.import_jsonl(source, destination)
 
     def close(self) -> None:
         """Close the file and let others write. Idempotent."""
@@ -351,3 +337,26 @@ class Bank:
         """Write everything as JSON lines; returns the number of rows."""
         with self._state.lock:
             return transfer.export_jsonl(self._state.store, destination)
+
+
+def _claim(opened: store.BankStore, embedder: Embedder, run_id: str | None) -> int:
+    """Check that a bank is this run's and this embedder's, or make it so where it is nobody's yet; returns its dimensions."""
+    path, meta = opened.path, opened.meta()
+    if not meta:
+        if opened.read_only:
+            raise BankError(f"{path} holds no bank yet; give the bank.sqlite of a run that has started")
+        meta = {"run_id": "", "embedder": embedder.name, "dimensions": str(embedder.dimensions)}
+        opened.set_meta(**meta)
+    if run_id is not None and meta["run_id"] not in ("", run_id):
+        raise BankError(
+            f"{path} belongs to run {meta['run_id']!r}, not to {run_id!r}; choose another run directory, or copy the bank into this "
+            "run with `crl bank export` and `crl bank import`"
+        )
+    if meta["embedder"] != embedder.name:
+        raise BankError(
+            f"{path} was filled by the embedder {meta['embedder']!r} and bank.embedder is {embedder.name!r}; their vectors cannot be "
+            f"compared: set bank.embedder = {meta['embedder']!r}, or start a new bank"
+        )
+    if run_id is not None and not meta["run_id"] and not opened.read_only:
+        opened.set_meta(run_id=run_id)
+    return int(meta["dimensions"])

@@ -40,8 +40,8 @@ def _write(store: BankStore, path: Path) -> int:
     return written
 
 
-def import_jsonl(source: Path, destination: Path, *, run_id: str | None) -> int:
-    """Make a new bank at `destination` from an export, for the run `run_id` if given; returns the number of rows.
+def import_jsonl(source: Path, destination: Path) -> int:
+    """Make a new bank at `destination`, belonging to no run yet, from an export; returns the number of rows.
 
     Raises BankError, leaving no bank behind, when there is one already or `source` is not a complete export.
     """
@@ -51,8 +51,7 @@ def import_jsonl(source: Path, destination: Path, *, run_id: str | None) -> int:
     try:
         with store.transaction():
             rows = _read(store, source)
-            if run_id is not None:
-                store.set_meta(run_id=run_id)
+            store.set_meta(run_id="")
             return rows
     except BaseException:
         destination.unlink(missing_ok=True)
