@@ -92,10 +92,13 @@ def _weights(path: str) -> Any:
 
 
 def _max_context(path: str, config: Any, wanted: int | None) -> int:
-    held = int(config.max_position_embeddings)
-    if wanted is not None and wanted > held:
+    held: int | None = getattr(config, "max_position_embeddings", None)
+    if held is not None and (wanted or 0) > held:
         raise UserError(f"model.max_context is {wanted} but {path} was made for {held} tokens; lower it")
-    return wanted or held
+    limit = wanted or held
+    if limit is None:
+        raise UserError(f"{path} does not say how long its context is; set model.max_context")
+    return limit
 
 
 def _first_line(error: BaseException) -> str:

@@ -73,7 +73,8 @@ class LocalEngine:
 
     def release(self, sessions: Sequence[str]) -> None:
         """See `Engine.release`. Takes effect behind the calls already made."""
-        self._worker.submit(lambda: self._sampler.release(sessions))
+        if not self._worker.closed:
+            self._worker.submit(lambda: self._sampler.release(sessions))
 
     async def logprobs(self, samples: Sequence[TrainingSample]) -> list[Tensor]:
         """See `Engine.logprobs`. Raises ValueError for samples that cannot be trained on."""

@@ -8,6 +8,8 @@ _PADDING_ALLOWED = 512
 """Padding tokens that cost less than one more forward pass."""
 _SHARE_AT_LEAST = 0.5
 """Share of its prompt a row must have in common with another to copy it instead of reading it."""
+_WORTH_A_PASS = 64
+"""Tokens that must be saved in all, since the copiers are read one pass later."""
 
 
 def prefill_groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -33,7 +35,8 @@ def shared_prefixes(prompts: Sequence[TokenIds]) -> dict[int, tuple[int, int]]:
     """Rows that can copy the beginning of another row: row → (donor row, tokens). Donors are never copiers.
 
     Prompts of one group (same task) differ at most in their last lines, and those of one task set share the instructions. In sorted
-    order such prompts are neighbours, so one pass finds them. A copier keeps at least its last token to read.
+    order such prompts are neighbours, so one pass finds them. A copier keeps at least its last token to read. Empty when too little is
+    saved.
     """
     shares: dict[int, tuple[int, int]] = {}
     donor = -1
@@ -43,7 +46,7 @@ def shared_prefixes(prompts: Sequence[TokenIds]) -> dict[int, tuple[int, int]]:
             shares[row] = (donor, common)
         else:
             donor = row
-    return shares
+    return shares if sum(tokens for _, tokens in shares.values()) >= _WORTH_A_PASS else {}
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
@@ -56,4 +59,4 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
 
 def _fits(rows: int, longest: int, tokens: int, budget: int) -> bool:
     padded = rows * longest
-    return rows == 1 or (padded <= budget and padded - tokens <= max(tokens, _PADDING_ALLOWED))
+    return rows == 1 or (padded <= budget and padded - tokens <= max(tokens // 2, _PADDING_ALLOWED))

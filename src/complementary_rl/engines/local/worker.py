@@ -18,7 +18,7 @@ class Worker:
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._closed = False
+        self.closed = False
         self._lock = threading.Lock()
         self._thread.start()
 
@@ -26,7 +26,7 @@ class Worker:
         """Queue `job`; its result or exception comes through the future. Raises RuntimeError after `close`."""
         future: Future[Result] = Future()
         with self._lock:
-            if self._closed:
+            if self.closed:
                 raise RuntimeError(f"{self._thread.name} is closed")
             self._jobs.put((future, job))
         return future
@@ -38,8 +38,8 @@ class Worker:
     def close(self) -> None:
         """Finish what is queued and stop; waits a few seconds at most. Idempotent."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
+            if not self.closed:
+                self.closed = True
                 self._jobs.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join(_CLOSE_SECONDS)
