@@ -1,0 +1,1 @@
+"""MiniHack levels on the NetHack Learning Environment, as text (extra ``minihack``)."""

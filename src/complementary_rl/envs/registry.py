@@ -1,0 +1,114 @@
+"""Suites by name: built-in names, names other packages announce, and `module:attribute` of your own.
+
+Nothing is imported before it is asked for, so that listing names is quick and a missing extra matters only to who uses it.
+"""
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from complementary_rl.envs.protocol import Suite
+from complementary_rl.errors import UserError
+
+ENTRY_POINT_GROUP = "complementary_rl.suites"
+
+_BUILT_IN: dict[str, str] = {
+    "minihack/dark-rooms": "complementary_rl.envs.minihack.dark_rooms:DarkRooms",
+}
+
+
+def suite_names() -> list[str]:
+    """All registered names, sorted: the built-in ones and those of installed packages' ``complementary_rl.suites`` entry points."""
+    return sorted({*_BUILT_IN, *_announced()})
+
+
+def make_suite(name: str, **options: Any) -> Suite:
+    """Make a suite from a registered name, ``module:attribute`` or ``path/to/file.py:attribute``.
+
+    The attribute is a `Suite` subclass or a function that returns a suite; `options` are its keyword arguments. Raises UserError
+    when the name is unknown (with the nearest one), cannot be imported, or does not take an option.
+    """
+    maker = _find(name)
+    _check_options(name, maker, options)
+    suite = maker(**options)
+    if not isinstance(suite, Suite):
+        raise UserError(f"suite {name!r} gave a {type(suite).__name__}, not a complementary_rl.envs.protocol.Suite")
+    return suite
+
+
+def _find(name: str) -> Callable[..., Any]:
+    if name in _BUILT_IN:
+        return _attribute(name, *_BUILT_IN[name].rsplit(":", 1))
+    if name in (announced := _announced()):
+        return _attribute(name, announced[name].module, announced[name].attr)
+    module, colon, attribute = name.rpartition(":")
+    if colon:
+        return _attribute(name, module, attribute)
+    near = difflib.get_close_matches(name, suite_names(), n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}?" if near else f"the names are: {', '.join(suite_names())}."
+    raise UserError(f"unknown suite {name!r}: {hint} Your own is given as module:attribute or path/to/file.py:attribute")
+
+
+def _announced() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _attribute(name: str, module_name: str, attribute: str) -> Callable[..., Any]:
+    module = _load_file(name, Path(module_name)) if module_name.endswith(".py") else _import(name, module_name)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise UserError(f"suite {name!r}: {module_name} has no {attribute!r}")
+    if not callable(found):
+        raise UserError(
+            f"suite {name!r}: {attribute} is a {type(found).__name__}; give a Suite subclass or a function that returns a suite"
+        )
+    return partial(found)
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    # A console script does not have the working directory on its path, but that is where people keep their environment.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        return importlib.import_module(module_name)
+    except ImportError as error:
+        raise UserError(f"suite {name!r}: cannot import {module_name!r}: {error}") from error
+
+
+def _load_file(name: str, path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UserError(f"suite {name!r}: there is no file {path}")
+    module_name = f"crl_suite_{path.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pickling look a class's module up by name.
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise UserError(f"suite {name!r}: cannot import {path}: {error}") from error
+    return module
+
+
+def _check_options(name: str, maker: Callable[..., Any], options: dict[str, Any]) -> None:
+    parameters = inspect.signature(maker).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1, cutoff=0.4)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(known) or 'no options'}"
+            raise UserError(f"suite {name!r} has no option {option!r}: {hint}")
