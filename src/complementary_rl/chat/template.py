@@ -1,0 +1,144 @@
+"""A model's chat template, rendered with slots in the place of message contents.
+
+    user, assistant, user  ──template──►  "<|im_start|>user\n" Slot 0 "<|im_end|>\n<|im_start|>assistant\n" Slot 1 …
+
+The template never sees a content, so no content can change what it does; and what it renders depends on the roles alone, so it
+is rendered once for each sequence of roles.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING
+
+from jinja2 import TemplateError
+
+from complementary_rl.errors import UserError
+from complementary_rl.types import Role
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# Private-use characters stand for a slot; the em space on either side of it shows whether the template trims contents.
+_PAD = "\u2003"
+_SLOT = re.compile(f"({_PAD}?)\ue000(\\d+)\ue001({_PAD}?)")
+_DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
+_DATE = date(2024, 7, 26)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where the content of message `index` goes, and whether the template trims it on that side."""
+
+    index: int
+    trim_left: bool
+    trim_right: bool
+
+    def fill(self, content: str) -> str:
+        if self.trim_left:
+            content = content.lstrip()
+        return content.rstrip() if self.trim_right else content
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Text between two structural tokens of the template: its own words and at least one slot.
+
+    Templates from before chat tokens (Llama 2, Vicuna) tell turns apart by words such as ``[/INST]``. Where no structural token
+    stands between a content and what comes next, those words are `markers`: in contents they are broken by a zero-width space.
+    """
+
+    parts: tuple[str | Slot, ...]
+    markers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[str | Slot], closed: bool) -> "Run":
+        """A run of `parts`; `closed` tells whether a structural token follows it."""
+        slots = [position for position, part in enumerate(parts) if isinstance(part, Slot)]
+        open_parts = parts[slots[0] : slots[-1] if closed else len(parts)]
+        lines = {line.strip() for part in open_parts if isinstance(part, str) for line in part.splitlines()}
+        return cls(tuple(parts), tuple(sorted(line for line in lines if len(line) > 1)))
+
+    def fill(self, contents: Sequence[str]) -> str:
+        """The text of the run; slot i takes ``contents[i]``."""
+        return "".join(part if isinstance(part, str) else self._defused(part.fill(contents[part.index])) for part in self.parts)
+
+    def _defused(self, content: str) -> str:
+        for marker in self.markers:
+            content = content.replace(marker, f"{marker[0]}\u200b{marker[1:]}")
+        return content
+
+
+class ChatTemplate:
+    """The chat template of a tokenizer. Raises UserError when it has none."""
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+        self._tokenizer = tokenizer
+        self.name = tokenizer.name_or_path or "this tokenizer"
+        if not tokenizer.chat_template:
+            raise UserError(
+                f"{self.name} has no chat template, so messages cannot become tokens: use the instruct variant of the model, or "
+                "put a chat_template.jinja into the tokenizer's folder"
+            )
+        try:
+            source = tokenizer.get_chat_template()
+        except ValueError as error:
+            raise UserError(f"{self.name} has several chat templates and none is the default: name one 'default'") from error
+        # Some templates write today's date; a run that is resumed on another day must render what it rendered before.
+        self._source = _DATE_CALL.sub(lambda call: repr(_DATE.strftime(call[2])), source)
+
+    def render(self, messages: Sequence[tuple[Role, str]], generation_prompt: bool) -> str:
+        """The template's text for (role, content) pairs. Raises UserError when it refuses them."""
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [{"role": role, "content": content} for role, content in messages],
+                chat_template=self._source,
+                tokenize=False,
+                add_generation_prompt=generation_prompt,
+            )
+        except (TemplateError, TypeError, ValueError) as error:
+            raise UserError(
+                f"the chat template of {self.name} refuses the roles {[role for role, _ in messages]}: {error}; put a template "
+                "that takes them into chat_template.jinja in the tokenizer's folder"
+            ) from error
+        assert isinstance(text, str)
+        return text
+
+    def slots(self, roles: Sequence[Role], generation_prompt: bool, after: int | None = None) -> str:
+        """The template's text with slots, for `split_slots`; with `after` only what follows the slot of that message.
+
+        Raises UserError when a content would be left out, repeated or moved: the template is not one that can be used.
+        """
+        messages = [(role, f"{_PAD}\ue000{index}\ue001{_PAD}") for index, role in enumerate(roles)]
+        text = self.render(messages, generation_prompt)
+        first = 0
+        if after is not None:
+            first = after + 1
+            matches = [match for match in _SLOT.finditer(text) if int(match[2]) == after]
+            if len(matches) != 1:
+                raise UserError(self._unusable(roles))
+            text = text[matches[0].end() :]
+        if [int(match[2]) for match in _SLOT.finditer(text)] != list(range(first, len(roles))):
+            raise UserError(self._unusable(roles))
+        return text
+
+    def _unusable(self, roles: Sequence[Role]) -> str:
+        return (
+            f"the chat template of {self.name} does not render each message of {list(roles)} once and in order: put a template "
+            "that does into chat_template.jinja in the tokenizer's folder"
+        )
+
+
+def split_slots(text: str) -> list[str | Slot]:
+    """Cut the text of `ChatTemplate.slots` into what the template wrote and the slots."""
+    parts: list[str | Slot] = []
+    position = 0
+    for match in _SLOT.finditer(text):
+        if match.start() > position:
+            parts.append(text[position : match.start()])
+        parts.append(Slot(int(match[2]), trim_left=not match[1], trim_right=not match[3]))
+        position = match.end()
+    if position < len(text):
+        parts.append(text[position:])
+    return parts
