@@ -9,7 +9,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
-from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -72,7 +71,8 @@ def _attribute(name: str, module_name: str, attribute: str) -> Callable[..., Any
         raise UserError(
             f"suite {name!r}: {attribute} is a {type(found).__name__}; give a Suite subclass or a function that returns a suite"
         )
-    return partial(found)
+    maker: Callable[..., Any] = found
+    return maker
 
 
 def _import(name: str, module_name: str) -> ModuleType:

@@ -27,7 +27,7 @@ try:
     from nle.env.tasks import NetHackStaircase
 except ImportError as error:
     raise UserError(
-        f"MiniHack suites need packages that cannot be imported ({error}); install them with: pip install 'complementary-rl[minihack]'"
+        f"MiniHack suites need packages that are not installed ({error}); run: pip install 'complementary-rl[minihack]'"
     ) from error
 
 # MiniHack's navigation tasks play a chaotic human rogue without a pet.
@@ -47,7 +47,7 @@ class _Staircase(NetHackStaircase):  # type: ignore[misc]
 
 
 class Game:
-    """A NetHack instance. `observe` names the NLE observations that `array` can return beside ``glyphs``, ``blstats`` and ``message``.
+    """A NetHack instance. `observe` names NLE observations that `array` can return beside ``glyphs``, ``blstats`` and ``message``.
 
     `start` a level, then `press` keys until `over`.
     """
@@ -152,7 +152,7 @@ def compile_level(description: str) -> bytes:
 
 @functools.cache
 def _shared_data() -> Path:
-    """MiniHack's one-level dungeon, without the level, packed once per process: NetHack then takes the level from its own folder."""
+    """MiniHack's one-level dungeon without the level, packed once per process; NetHack then takes the level from its folder."""
     directory = tempfile.mkdtemp(prefix="crl-nethack-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     parts = sorted(path.name for path in Path(LIB_DIR).iterdir())

@@ -1,0 +1,133 @@
+"""Many environments stepped at once, by threads, such that no environment can take the others with it.
+
+Whatever an environment does wrong becomes an `EnvironmentFault` *value* in place of its result: ``raised``, ``hung`` (thread and
+environment are left behind), ``bad_observation`` (not text, or not the shape the protocol asks for) or ``bad_reward``.
+"""
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from complementary_rl.envs.crew import Crew
+from complementary_rl.envs.protocol import StepResult, Suite, TextEnv
+from complementary_rl.errors import EnvironmentFault
+from complementary_rl.types import Task
+
+ResetResult = tuple[str, dict[str, Any]]
+
+# Closing is a courtesy to environments that behave; nobody waits longer for one that does not.
+_CLOSE_SECONDS = 5.0
+
+
+class EnvPool:
+    """Environments of one suite, made when needed (by several threads at a time) and reused between episodes.
+
+    `timeout` is the seconds one reset (making the environment included) or one step may take; `workers` the number of threads.
+    Calls block; they may come from any thread and take their turns.
+    """
+
+    def __init__(self, suite: Suite, *, timeout: float, workers: int) -> None:
+        assert timeout > 0
+        assert workers > 0
+        self._suite = suite
+        self._timeout = timeout
+        self._crew = Crew(workers)
+        self._turn = threading.Lock()
+        self._idle: list[TextEnv] = []
+        self._playing: dict[str, TextEnv] = {}
+
+    def reset(self, jobs: Sequence[tuple[str, Task, int]]) -> list[ResetResult | EnvironmentFault]:
+        """Begin the episodes (key, task, seed) under keys that are not in use. Returns (observation, info) or a fault for each."""
+        with self._turn:
+            assert not self._playing.keys() & {key for key, _, _ in jobs}, "an episode with this key is already being played"
+            environments: list[TextEnv | None] = [self._idle.pop() if self._idle else None for _ in jobs]
+
+            def begin(index: int) -> ResetResult:
+                environment = environments[index]
+                if environment is None:
+                    environment = environments[index] = self._suite.make_env()
+                return _checked_reset(environment.reset(*jobs[index][1:]))
+
+            outcomes = self._crew.run(begin, len(jobs), self._timeout)
+            for (key, _, _), environment, outcome in zip(jobs, environments, outcomes, strict=True):
+                if isinstance(outcome, EnvironmentFault):
+                    _discard(environment, outcome)
+                else:
+                    assert environment is not None
+                    self._playing[key] = environment
+            return outcomes
+
+    def step(self, jobs: Sequence[tuple[str, str]]) -> list[StepResult | EnvironmentFault]:
+        """Take the actions (key, text), one per key. Returns the environment's 5-tuple or a fault for each; after a fault its key
+        is free again."""
+        with self._turn:
+            playing = [self._playing[key] for key, _ in jobs]
+            outcomes = self._crew.run(lambda index: _checked_step(playing[index].step(jobs[index][1])), len(jobs), self._timeout)
+            for (key, _), outcome in zip(jobs, outcomes, strict=True):
+                if isinstance(outcome, EnvironmentFault):
+                    _discard(self._playing.pop(key), outcome)
+            return outcomes
+
+    def release(self, keys: Sequence[str]) -> None:
+        """Give the environments of finished episodes back for reuse. Unknown keys are ignored."""
+        with self._turn:
+            self._idle.extend(self._playing.pop(key) for key in keys if key in self._playing)
+
+    def close(self) -> None:
+        """Close every environment, giving each a few seconds at most, and let the threads end. Idempotent."""
+        with self._turn:
+            environments = [*self._idle, *self._playing.values()]
+            self._idle.clear()
+            self._playing.clear()
+            self._crew.run(lambda index: environments[index].close(), len(environments), _CLOSE_SECONDS)
+            self._crew.stop()
+
+
+def _discard(environment: TextEnv | None, fault: EnvironmentFault) -> None:
+    # A hung environment still has a thread inside it and must not be touched by another.
+    if environment is not None and fault.kind != "hung":
+        threading.Thread(target=_close_quietly, args=(environment,), daemon=True).start()
+
+
+def _close_quietly(environment: TextEnv) -> None:
+    try:
+        environment.close()
+    except Exception:
+        # It has just been reported as faulty and is not used again: that it cannot close either changes nothing.
+        return
+
+
+def _checked_reset(result: object) -> ResetResult:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise EnvironmentFault("bad_observation", f"reset must return (observation, info), not {_shape(result)}")
+    observation, info = result
+    return _text(observation), _info(info)
+
+
+def _checked_step(result: object) -> StepResult:
+    if not isinstance(result, tuple) or len(result) != 5:
+        raise EnvironmentFault(
+            "bad_observation", f"step must return (observation, reward, terminated, truncated, info), not {_shape(result)}"
+        )
+    observation, reward, terminated, truncated, info = result
+    if not isinstance(reward, Real) or not math.isfinite(reward):
+        raise EnvironmentFault("bad_reward", f"the reward must be a finite number, not {reward!r}")
+    return _text(observation), float(reward), bool(terminated), bool(truncated), _info(info)
+
+
+def _text(observation: object) -> str:
+    if not isinstance(observation, str):
+        raise EnvironmentFault("bad_observation", f"the observation must be text, not {type(observation).__name__}")
+    return observation
+
+
+def _info(info: object) -> dict[str, Any]:
+    if not isinstance(info, Mapping):
+        raise EnvironmentFault("bad_observation", f"info must be a mapping, not {type(info).__name__}")
+    return dict(info)
+
+
+def _shape(result: object) -> str:
+    return f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
