@@ -349,13 +349,13 @@ def _claim(opened: store.BankStore, embedder: Embedder, run_id: str | None) -> i
         opened.set_meta(**meta)
     if run_id is not None and meta["run_id"] not in ("", run_id):
         raise BankError(
-            f"{path} belongs to run {meta['run_id']!r}, not to {run_id!r}; choose another run directory, or copy the bank into this "
-            "run with `crl bank export` and `crl bank import`"
+            f"{path} belongs to run {meta['run_id']!r}, not to {run_id!r}; choose another run directory, or copy the bank into "
+            "this run with `crl bank export` and `crl bank import`"
         )
     if meta["embedder"] != embedder.name:
         raise BankError(
-            f"{path} was filled by the embedder {meta['embedder']!r} and bank.embedder is {embedder.name!r}; their vectors cannot be "
-            f"compared: set bank.embedder = {meta['embedder']!r}, or start a new bank"
+            f"{path} was filled by the embedder {meta['embedder']!r} and bank.embedder is {embedder.name!r}; their vectors cannot "
+            f"be compared: set bank.embedder = {meta['embedder']!r}, or start a new bank"
         )
     if run_id is not None and not meta["run_id"] and not opened.read_only:
         opened.set_meta(run_id=run_id)

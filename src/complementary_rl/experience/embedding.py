@@ -138,7 +138,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def dimensions(self) -> int:
-        return int(self._load().get_embedding_dimension())
+        return len(self.embed(["d"])[0])
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         if not texts:

@@ -8,7 +8,7 @@ index holds a row per *key*: searching costs what the number of different tasks 
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,10 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def take(self, places: Ints) -> "Candidates":
+        """The candidates at `places`, which must ascend."""
+        return Candidates(*(getattr(self, field.name)[places] for field in fields(self)))
 
 
 class LiveEntries:
@@ -147,12 +151,10 @@ class LiveEntries:
         slots = np.fromiter(self._slots.values(), dtype=np.int64, count=len(self))
         return int(np.count_nonzero(self._table["retrieved"][slots] == 0))
 
-    def search(
-        self, queries: Vectors, scopes: Sequence[str], pool: Sequence[int], *, floor: float, whole_keys: bool
-    ) -> list[Candidates]:
+    def search(self, queries: Vectors, scopes: Sequence[str], pool: Sequence[int], *, floor: float) -> list[Candidates]:
         """For every query [q, d] the `pool` nearest entries of its scope with at least `floor` similarity.
 
-        With `whole_keys` a pool that ends inside a shelf takes all of the shelf; else it takes the shelf's newest entries.
+        Shelves are not split: a pool holds more than asked for when that many entries are as near as its last one.
         """
         results: list[Candidates | None] = [None] * len(scopes)
         for scope in dict.fromkeys(scopes):
@@ -163,34 +165,30 @@ class LiveEntries:
                 results[i] = self._pool(
                     [(scope, int(key_id), float(near)) for key_id, near in zip(neighbours.ids, neighbours.similarity, strict=True)],
                     pool[i],
-                    whole_keys,
                 )
-        return [result if result is not None else self._pool([], 0, whole_keys) for result in results]
+        return [result if result is not None else self._pool([], 0) for result in results]
 
-    def search_elsewhere(self, query: Vectors, scope: str | None, pool: int, *, floor: float, whole_keys: bool) -> Candidates:
-        """The `pool` entries nearest to a query [d] in all scopes but one (None: in all)."""
+    def search_elsewhere(self, query: Vectors, scope: str | None, pool: int, *, floor: float) -> Candidates:
+        """As `search` for a query [d], in all scopes but one (None: in all)."""
         keys = []
         for name in self.scopes():
             if name != scope:
                 found = self._indexes[name].search(query[None], pool, floor)[0]
                 keys += [(name, int(key_id), float(near)) for key_id, near in zip(found.ids, found.similarity, strict=True)]
         keys.sort(key=lambda key: -key[2])
-        return self._pool(keys, pool, whole_keys)
+        return self._pool(keys, pool)
 
-    def _pool(self, keys: Iterable[tuple[str, int, float]], size: int, whole_keys: bool) -> Candidates:
+    def _pool(self, keys: Iterable[tuple[str, int, float]], size: int) -> Candidates:
         slots: list[int] = []
         similarity: list[float] = []
         for scope, key_id, near in keys:
-            # A shelf as near as the last one belongs to the same tie.
-            if len(slots) >= size and not (whole_keys and near == similarity[-1]):
+            if len(slots) >= size and near != similarity[-1]:
                 break
             shelf = self._shelves[scope, key_id]
             slots += shelf
             similarity += [near] * len(shelf)
         chosen, near_by = np.array(slots, dtype=np.int64), np.array(similarity)
         order = np.lexsort((-self._table["ids"][chosen], -near_by))
-        if not whole_keys:
-            order = order[:size]
         chosen = chosen[order]
         columns = [self._table[name][chosen] for name in _COLUMNS[1:6]]
         return Candidates(self._table["ids"][chosen], near_by[order], *columns)

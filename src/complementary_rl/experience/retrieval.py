@@ -6,6 +6,7 @@ Deviations from the paper, each with its reason:
    that is not recent and λ means the same for any pool. Entries that are equally similar (they share a key) share a rank.
 2. Recency is counted in actor steps, not seconds: the wall clock must not decide what a run learns.
 3. Nothing counts as recent in evaluation, which moves no counters.
+4. Where more entries are as near as the last of the pool than it has room for, the paper does not say which belong to it: `trim`.
 """
 
 from collections.abc import Sequence
@@ -71,6 +72,27 @@ def choose(pool: Candidates, wanted: int, config: RetrievalConfig, *, seed: int,
     return [Choice(int(pool.ids[i]), float(pool.similarity[i]), float(scores[i])) for i in order[:wanted]]
 
 
+def trim(pool: Candidates, size: int, config: RetrievalConfig) -> Candidates:
+    """Cut a pool down to `size`. Only candidates that tie as its least similar are in question.
+
+    paper: the newest stay. value: half of their room is for the best posterior means, so that a proven entry cannot fall out,
+    and half for the newest that were never shown (either takes what the other leaves). Without that bound a crowd of unknown
+    entries would win every Thompson draw by its number alone.
+    """
+    if len(pool) <= size:
+        return pool
+    if config.score == "paper":
+        return pool.take(np.arange(size))
+    tied = np.flatnonzero(pool.similarity == pool.similarity[-1])
+    room = size - int(tied[0])
+    known, unknown = tied[pool.shown[tied] > 0], tied[pool.shown[tied] == 0]
+    wins, losses = _posterior(pool, config)
+    best = known[np.argsort(-(wins / (wins + losses))[known], kind="stable")]
+    trials = max(room // 2, room - len(best))
+    kept = np.concatenate([unknown[:trials], best[: room - min(trials, len(unknown))]])
+    return pool.take(np.sort(np.concatenate([np.arange(tied[0]), kept])))
+
+
 def paper_scores(pool: Candidates, config: RetrievalConfig, *, seed: int, step: int, training: bool) -> Scores:
     """Eq 6: s(m) = s_rank(m) − λ·log(1 + c(m)) − 1[recent(m)], float64 [n].
 
@@ -92,7 +114,7 @@ def value_scores(pool: Candidates, config: RetrievalConfig, *, seed: int, traini
     Training draws θ (Thompson sampling: what is little known gets its chance in proportion to how good it may be), evaluation
     takes its mean. cos² is the share of the query that the key explains: evidence gathered under another key counts that much.
     """
-    wins, losses = config.prior_success + pool.successes, config.prior_failure + pool.failures
+    wins, losses = _posterior(pool, config)
     theta = rng(seed, "thompson").beta(wins, losses) if training else wins / (wins + losses)
     scores: Scores = theta * np.maximum(pool.similarity, 0.0) ** 2
     return scores
@@ -102,6 +124,12 @@ def deal(choices: Sequence[Choice], sets: int) -> list[list[Choice]]:
     """Deal ranked entries out like cards, so that sets are alike in quality; fewer sets when there are fewer entries."""
     hands = min(sets, len(choices))
     return [list(choices[hand::hands]) for hand in range(hands)]
+
+
+def _posterior(pool: Candidates, config: RetrievalConfig) -> tuple[Scores, Scores]:
+    wins: Scores = np.add(pool.successes, config.prior_success)
+    losses: Scores = np.add(pool.failures, config.prior_failure)
+    return wins, losses
 
 
 def _with_trials(order: NDArray[np.int64], shown: NDArray[np.int64], wanted: int, rate: float, seed: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ import numpy as np
 from complementary_rl.config import RetrievalConfig
 from complementary_rl.experience.embedding import Embedder, Vectors
 from complementary_rl.experience.records import storable
-from complementary_rl.experience.retrieval import Choice, Query, Retrieved, choose, deal
+from complementary_rl.experience.retrieval import Choice, Query, Retrieved, choose, deal, trim
 from complementary_rl.experience.state import BankState
 from complementary_rl.seeds import derive_seed
 
@@ -38,8 +38,8 @@ class Retriever:
         """(entry id, cosine) of the live entries nearest to a text in all scopes."""
         vector = self._query_vectors([text])[0]
         with self._state.lock:
-            pool = self._state.live.search_elsewhere(vector, None, limit, floor=-1.0, whole_keys=False)
-        return list(zip(pool.ids.tolist(), pool.similarity.tolist(), strict=True))
+            pool = self._state.live.search_elsewhere(vector, None, limit, floor=-1.0)
+        return list(zip(pool.ids.tolist(), pool.similarity.tolist(), strict=True))[:limit]
 
     def _query_vectors(self, texts: Sequence[str]) -> Vectors:
         """Vectors of queries, [len(texts), d]. A text that is a key of the bank has the stored vector, bit for bit."""
@@ -57,20 +57,18 @@ class Retriever:
     def _choose(
         self, queries: Sequence[Query], vectors: Vectors, step: int, config: RetrievalConfig, training: bool
     ) -> list[list[Choice]]:
-        # A proven entry must not fall out of the pool because others share its key; Eq 6 knows no proof and keeps its pool size.
-        whole_keys = config.score == "value"
         floor = config.min_similarity
         sizes = [query.wanted * config.pool_factor for query in queries]
         live = self._state.live
-        pools = live.search(vectors, [query.scope for query in queries], sizes, floor=floor, whole_keys=whole_keys)
+        pools = live.search(vectors, [query.scope for query in queries], sizes, floor=floor)
         chosen = []
         for query, vector, size, pool in zip(queries, vectors, sizes, pools, strict=True):
-            choices = choose(pool, query.wanted, config, seed=query.seed, step=step, training=training)
+            choices = choose(trim(pool, size, config), query.wanted, config, seed=query.seed, step=step, training=training)
             missing = query.wanted - len(choices)
             if missing and config.cross_task:
-                others = live.search_elsewhere(vector, query.scope, size, floor=floor, whole_keys=whole_keys)
+                others = live.search_elsewhere(vector, query.scope, size, floor=floor)
                 seed = derive_seed(query.seed, "elsewhere")
-                choices += choose(others, missing, config, seed=seed, step=step, training=training)
+                choices += choose(trim(others, size, config), missing, config, seed=seed, step=step, training=training)
             chosen.append(choices)
         return chosen
 

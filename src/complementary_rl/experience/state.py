@@ -132,7 +132,7 @@ class BankState:
         entry_id = self._insert(draft, text, key_id, step, stats)
         self.live.add(entry_id, draft.scope, key_id, vector, step, stats)
         payload: dict[str, Any] = {"entry": entry_id, "text": text, "key": key_text, "scope": draft.scope}
-        payload |= {"parents": list(draft.parents), "retired": list(draft.retire), "generation": draft.generation_id}
+        payload |= {"parents": sorted(set(draft.parents)), "retired": list(draft.retire), "generation": draft.generation_id}
         if merging:
             payload["base"] = asdict(stats)
         if cut:
@@ -193,7 +193,7 @@ class BankState:
                 stats.last_retrieved_step,
             ),
         )
-        self.store.run_many("INSERT INTO lineage VALUES (?, ?)", [(entry_id, parent) for parent in dict.fromkeys(draft.parents)])
+        self.store.run_many("INSERT INTO lineage VALUES (?, ?)", [(entry_id, parent) for parent in set(draft.parents)])
         self._duplicates.added(draft.scope, key_id, entry_id, vector)
         return entry_id
 

@@ -96,21 +96,26 @@ class BankStore:
             raise
 
     def backup(self, destination: Path) -> None:
-        """Copy the committed state to `destination`, replacing it in one step, synced to disk."""
+        """Copy the committed state to `destination`, replacing it in one step, synced to disk. What was there stays if it fails."""
         partial = destination.with_name(f".{destination.name}.partial")
-        _remove(partial)
-        with errors(destination):
-            copy = sqlite3.connect(partial, isolation_level=None)
-            try:
-                self._connection.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")
-            finally:
-                copy.close()
-        _sync(partial)
-        for leftover in _companions(destination):
-            leftover.unlink(missing_ok=True)  # a write-ahead log of the file that was there would be played into the new one
-        partial.replace(destination)
-        _sync(destination.parent)
+        try:
+            _remove(partial)
+            with errors(destination):
+                copy = sqlite3.connect(partial, isolation_level=None)
+                try:
+                    self._connection.backup(copy)
+                    copy.execute("PRAGMA journal_mode = DELETE")
+                finally:
+                    copy.close()
+            _sync(partial)
+            for leftover in _companions(destination):
+                leftover.unlink(missing_ok=True)  # a write-ahead log of the file that was there would be played into the new one
+            partial.replace(destination)
+            _sync(destination.parent)
+        except OSError as error:
+            raise InfrastructureError(f"{destination} cannot be written ({error.strerror}); free the disk and try again") from error
+        finally:
+            _remove(partial)
 
     def check(self) -> None:
         """Read the whole file. Raises BankError when it is damaged."""

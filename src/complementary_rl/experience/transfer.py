@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,15 @@ from complementary_rl.experience import schema
 from complementary_rl.experience.store import BankStore
 
 _FORMAT = "complementary-rl-bank"
+_BAD_ROW = (
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    ValueError,
+    TypeError,
+    KeyError,
+    OverflowError,
+)
 
 
 def export_jsonl(store: BankStore, destination: Path) -> int:
@@ -73,6 +83,8 @@ def _read(store: BankStore, source: Path) -> int:
     columns = {table: _columns(store, table) for table in schema.TABLES}
     read = 0
     for number, record in lines:
+        if not isinstance(record, dict):
+            raise BankError(f"{source}, line {number}: no row of a bank; export the bank again")
         if set(record) == {"rows"}:
             if record["rows"] != read:
                 raise BankError(f"{source} should hold {record['rows']} rows and holds {read}; export the bank again")
@@ -84,7 +96,7 @@ def _read(store: BankStore, source: Path) -> int:
         marks = ", ".join("?" * len(names))
         try:
             store.run(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", [_decode(row[name]) for name in names])
-        except (ValueError, TypeError, KeyError) as error:
+        except _BAD_ROW as error:
             raise BankError(f"{source}, line {number}: {error}; export the bank again") from error
         read += 1
     raise BankError(f"{source} ends early, after {read} rows; export the bank again")

@@ -1,0 +1,70 @@
+"""The vector index against brute force, through any sequence of additions and removals."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from complementary_rl.experience.index import VectorIndex
+
+D = 8
+
+
+def unit(seed: int) -> np.ndarray:
+    vector = np.random.default_rng(seed).normal(size=D)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def brute_force(content: dict[int, np.ndarray], query: np.ndarray, top: int, floor: float) -> list[tuple[int, float]]:
+    scored = [(round(float(v.astype(np.float64) @ query.astype(np.float64)), 6), i) for i, v in content.items()]
+    best = sorted(scored, key=lambda pair: (-pair[0], pair[1]))[:top]
+    return [(i, similarity) for similarity, i in best if similarity >= floor]
+
+
+# Few distinct vectors, so that ties and cut-offs inside ties are common.
+operations = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), st.integers(0, 40), st.integers(0, 6)), max_size=80)
+
+
+@given(operations, st.integers(0, 9), st.integers(1, 12), st.sampled_from([-1.0, 0.0, 0.5]))
+@settings(max_examples=150, deadline=None)
+def test_search_equals_brute_force(ops, query_seed, top, floor):
+    index, content = VectorIndex(D), {}
+    for kind, vector_id, seed in ops:
+        if kind == "add" and vector_id not in content:
+            index.add(vector_id, unit(seed))
+            content[vector_id] = unit(seed)
+        elif kind == "remove" and vector_id in content:
+            index.remove(vector_id)
+            del content[vector_id]
+    assert len(index) == len(content)
+    queries = np.stack([unit(query_seed), unit(query_seed + 1)])
+    for query, found in zip(queries, index.search(queries, top, floor), strict=True):
+        expected = brute_force(content, query, top, floor)
+        assert found.ids.tolist() == [i for i, _ in expected]
+        np.testing.assert_allclose(found.similarity, [s for _, s in expected], atol=2e-6)
+
+
+def test_a_rebuilt_index_answers_bit_for_bit_alike():
+    first, second = VectorIndex(D), VectorIndex(D)
+    for i in range(500):
+        first.add(i, unit(i))
+    for i in range(0, 500, 3):
+        first.remove(i)
+    for i in sorted(set(range(500)) - set(range(0, 500, 3)), reverse=True):
+        second.add(i, unit(i))
+    queries = np.stack([unit(1000 + i) for i in range(5)])
+    alone = [second.search(query[None], 20)[0] for query in queries]
+    for a, b, c in zip(first.search(queries, 20), second.search(queries, 20), alone, strict=True):
+        assert a.ids.tolist() == b.ids.tolist() == c.ids.tolist()
+        assert a.similarity.tobytes() == b.similarity.tobytes() == c.similarity.tobytes()
+
+
+def test_an_identical_vector_has_similarity_one():
+    index = VectorIndex(D)
+    for i in range(20):
+        index.add(i, unit(i))
+    assert all(index.search(unit(i)[None], 1, floor=1.0)[0].ids.tolist() == [i] for i in range(20))
+
+
+def test_searching_an_empty_index_finds_nothing():
+    found = VectorIndex(D).search(unit(0)[None], 5)[0]
+    assert found.ids.tolist() == []
