@@ -1,5 +1,6 @@
 """Loading a set, and what a user is told when their own is wrong."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 import complementary_rl.prompts as prompts_package
 from complementary_rl.errors import UserError
-from complementary_rl.prompts import PromptSet, shipped_sets
+from complementary_rl.prompts import VARIABLES, PromptSet, shipped_sets
 
 REPLY = {"answer": "a", "observation": "o"}
 
@@ -95,3 +96,9 @@ def test_a_template_cannot_read_files_outside_its_folder(folder: Path) -> None:
     (folder / "tool_reply.j2").write_text("{% include '../secret.txt' %}")
     with pytest.raises(UserError, match="TemplateNotFound"):
         PromptSet.load(folder).render("tool_reply", **REPLY)
+
+
+def test_the_docs_list_each_prompt_with_the_variables_it_has() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)\.j2` \|.*\| ([^|]+) \|$", page, re.MULTILINE)
+    assert {name: frozenset(re.findall(r"`(\w+)`", variables)) for name, variables in rows} == VARIABLES
