@@ -71,5 +71,5 @@ def test_models_without_a_plain_cache_are_refused(tmp_path: Path) -> None:
     tiny_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(UserError, match="mamba models have layers without a plain key/value cache"):
         make_engine("actor", model(tmp_path, max_context=64))
-    with pytest.raises(UserError, match="set model.max_context"):
+    with pytest.raises(UserError, match=r"set model\.max_context"):
         make_engine("actor", model(tmp_path))

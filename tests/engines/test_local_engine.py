@@ -67,8 +67,8 @@ def test_training_brings_the_loss_down(engine: LocalEngine) -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
-@pytest.mark.parametrize("publish_last", [True, False])
-def test_a_loaded_engine_continues_bit_for_bit(tmp_path: Path, publish_last: bool) -> None:
+@pytest.mark.parametrize(("family", "publish_last"), [("llama", True), ("llama", False), ("qwen3", True)])
+def test_a_loaded_engine_continues_bit_for_bit(tmp_path: Path, family: str, publish_last: bool) -> None:
     async def work(engine: LocalEngine, first: int, last: int) -> list[Any]:
         seen: list[Any] = []
         for step in range(first, last):
@@ -78,12 +78,12 @@ def test_a_loaded_engine_continues_bit_for_bit(tmp_path: Path, publish_last: boo
                 await engine.publish()
         return seen
 
-    unbroken = tiny_engine()
+    unbroken = tiny_engine(family)
     asyncio.run(work(unbroken, 0, 3))
     unbroken.save(tmp_path / "actor")
     rest = asyncio.run(work(unbroken, 3, 6))
 
-    resumed = tiny_engine(seed=7)
+    resumed = tiny_engine(family, seed=7)
     resumed.load(tmp_path / "actor")
     assert resumed.version == (3 if publish_last else 2)
     assert asyncio.run(work(resumed, 3, 6)) == rest

@@ -35,8 +35,8 @@ def shared_prefixes(prompts: Sequence[TokenIds]) -> dict[int, tuple[int, int]]:
     """Rows that can copy the beginning of another row: row → (donor row, tokens). Donors are never copiers.
 
     Prompts of one group (same task) differ at most in their last lines, and those of one task set share the instructions. In sorted
-    order such prompts are neighbours, so one pass finds them. A copier keeps at least its last token to read. Empty when too little is
-    saved.
+    order such prompts are neighbours, so one pass finds them. A copier keeps at least its last token to read. Empty when too
+    little is saved.
     """
     shares: dict[int, tuple[int, int]] = {}
     donor = -1
