@@ -189,12 +189,14 @@ def test_bad_requests_are_named(llama: LocalEngine) -> None:
 
 
 def test_broken_weights_are_reported_and_do_not_stay_in_the_cache(llama: LocalEngine) -> None:
-    request = SampleRequest("x", tuple(range(5, 30)), 1, "s")
-    good = sample(llama, [request], max_new_tokens=3)
-    weight = llama._sampler.decoder.model.lm_head.weight
+    long, short = SampleRequest("x", tuple(range(5, 50)), 1, "s"), SampleRequest("y", (5, 6, 7), 2)
+    good = sample(llama, [long, short], max_new_tokens=3)
+    llama.release(["s"])
+    weight = llama._sampler.decoder.model.model.embed_tokens.weight
     saved = weight.detach().clone()
     weight.fill_(math.nan)
     with pytest.raises(InfrastructureError, match="not finite"):
-        sample(llama, [request], max_new_tokens=3)
+        sample(llama, [short, long], max_new_tokens=3)
     weight.copy_(saved)
-    assert sample(llama, [request], max_new_tokens=3)[0].token_ids == good[0].token_ids
+    again = sample(llama, [long, short], max_new_tokens=3)
+    assert [g.token_ids for g in again] == [g.token_ids for g in good]

@@ -35,6 +35,7 @@ class _Row:
 
     request: SampleRequest
     slot: Slot
+    uniforms: Tensor  # [max_new_tokens] float64
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stop_reason: Literal["stop", "length", "context"] | None = None
@@ -60,13 +61,14 @@ class Sampler:
         """One generation per request, in order. Raises ValueError for an empty prompt, ids out of range or a session named twice,
         InfrastructureError when the model's logits are not finite."""
         self._check(requests, params)
-        rows = [self._open(request) if len(request.prompt_ids) < self.max_context else None for request in requests]
+        rows = [self._open(request, params) if len(request.prompt_ids) < self.max_context else None for request in requests]
         readable = [row for row in rows if row is not None]
         try:
             if readable:
                 self._generate(readable, params)
         except BaseException:
             self.forget()
+            self._arena.clear()  # a NaN left in it would pass through the masks
             raise
         for row in readable:
             if row.slot.session is None:
@@ -96,18 +98,18 @@ class Sampler:
             if min(ids) < 0 or max(ids) >= self.decoder.vocab_size:
                 raise ValueError(f"{self.name}: request {request.id!r} has token ids outside 0…{self.decoder.vocab_size - 1}")
 
-    def _open(self, request: SampleRequest) -> _Row:
+    def _open(self, request: SampleRequest, params: SamplingParams) -> _Row:
         slot = self._table.claim(request.session)
         # The last token is always read again: its logits are what the first draw needs.
         known = min(common_prefix(slot.cached, request.prompt_ids), len(request.prompt_ids) - 1)
         del slot.cached[known:]
-        return _Row(request, slot)
+        uniforms = torch.from_numpy(rng(request.seed).random(params.max_new_tokens))
+        return _Row(request, slot, uniforms)
 
     def _generate(self, rows: list[_Row], params: SamplingParams) -> None:
         batch = self._to_front(rows)
         logits = self._prefill(batch)
-        uniforms = {id(row): torch.from_numpy(rng(row.request.seed).random(params.max_new_tokens)) for row in rows}
-        uniforms_BN = self._stacked(uniforms, batch)
+        uniforms_BN = self._uniforms(batch)
         for step in range(params.max_new_tokens):
             tokens, logprobs = draw(logits, uniforms_BN[:, step], params)
             self._record(batch, tokens.tolist(), logprobs.tolist(), last=step + 1 == params.max_new_tokens)
@@ -116,7 +118,7 @@ class Sampler:
                 break
             if len(running) < COMPACT_BELOW * len(batch):
                 batch = self._to_front(running)
-                uniforms_BN = self._stacked(uniforms, batch)
+                uniforms_BN = self._uniforms(batch)
             logits = self._decode(batch)
 
     def _record(self, batch: list[_Row], tokens: list[int], logprobs: list[float], *, last: bool) -> None:
@@ -199,8 +201,8 @@ class Sampler:
         self._table.bring_to_front([row.slot for row in rows])
         return sorted(rows, key=lambda row: row.slot.index)
 
-    def _stacked(self, uniforms: dict[int, Tensor], batch: list[_Row]) -> Tensor:
-        return torch.stack([uniforms[id(row)] for row in batch]).to(self.decoder.device)
+    def _uniforms(self, batch: list[_Row]) -> Tensor:
+        return torch.stack([row.uniforms for row in batch]).to(self.decoder.device)
 
     def _tensor(self, values: list[int] | list[list[int]]) -> Tensor:
         return torch.tensor(values, device=self.decoder.device)
