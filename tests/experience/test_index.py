@@ -1,6 +1,7 @@
 """The vector index against brute force, through any sequence of additions and removals."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,11 +59,12 @@ def test_a_rebuilt_index_answers_bit_for_bit_alike():
         assert a.similarity.tobytes() == b.similarity.tobytes() == c.similarity.tobytes()
 
 
-def test_an_identical_vector_has_similarity_one():
+@pytest.mark.parametrize("top", [1, 50])
+def test_an_identical_vector_has_similarity_one(top):
     index = VectorIndex(D)
     for i in range(20):
         index.add(i, unit(i))
-    assert all(index.search(unit(i)[None], 1, floor=1.0)[0].ids.tolist() == [i] for i in range(20))
+    assert all(index.search(unit(i)[None], top, floor=1.0)[0].ids.tolist() == [i] for i in range(20))
 
 
 def test_searching_an_empty_index_finds_nothing():
