@@ -60,11 +60,6 @@ class VectorIndex:
             self._ids[row] = self._ids[last]
             self._row_of[int(self._ids[row])] = row
 
-    def vector(self, vector_id: int) -> Vectors:
-        """The vector of an id, [d]."""
-        row: Vectors = self._vectors[self._row_of[vector_id]]
-        return row
-
     def search(self, queries: Vectors, top: int, floor: float = -1.0) -> list[Neighbours]:
         """The `top` nearest of each query [q, d] with at least `floor` similarity."""
         size = len(self)
