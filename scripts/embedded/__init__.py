@@ -1,0 +1,1 @@
+"""How the embedded models are made; see scripts/make_embedded_models.py."""

@@ -1,0 +1,99 @@
+"""A dark room in plain Python, with the text of `minihack/dark-rooms`, and players of mixed skill to imitate."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+SIZE = 15
+REGIONS = ("north-west", "north", "north-east", "west", "centre", "east", "south-west", "south", "south-east")
+MOVES = {
+    "north": (0, -1),
+    "north-east": (1, -1),
+    "east": (1, 0),
+    "south-east": (1, 1),
+    "south": (0, 1),
+    "south-west": (-1, 1),
+    "west": (-1, 0),
+    "north-west": (-1, -1),
+}
+NAMES = {move: name for name, move in MOVES.items()}
+
+
+def region(x: int, y: int) -> str:
+    return REGIONS[(y - 1) // 5 * 3 + (x - 1) // 5]
+
+
+def cells(name: str) -> list[tuple[int, int]]:
+    index = REGIONS.index(name)
+    left, top = index % 3 * 5, index // 3 * 5
+    return [(left + 1 + i, top + 1 + j) for i in range(5) for j in range(5)]
+
+
+@dataclass
+class Room:
+    """One episode. `turns` holds (observation, action); the exit is a random cell, so that no name means anything."""
+
+    exit: tuple[int, int]
+    place: tuple[int, int]
+    seen: bool = False
+    won: bool = False
+    turns: list[tuple[str, str]] = field(default_factory=list)
+    visited: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, exit_: tuple[int, int] | None = None) -> "Room":
+        exit_ = exit_ or (int(rng.integers(1, SIZE + 1)), int(rng.integers(1, SIZE + 1)))
+        while True:
+            place = (int(rng.integers(1, SIZE + 1)), int(rng.integers(1, SIZE + 1)))
+            if max(abs(place[0] - exit_[0]), abs(place[1] - exit_[1])) > 1:
+                return cls(exit_, place)
+
+    @property
+    def observation(self) -> str:
+        text = f"at {self.place[0]} {self.place[1]}"
+        if self.won:
+            return f"{text}, out"
+        return f"{text}, exit {step_towards(self.place, self.exit)}" if self.seen else text
+
+    def act(self, action: str) -> None:
+        self.turns.append((self.observation, action))
+        x, y = self.place[0] + MOVES[action][0], self.place[1] + MOVES[action][1]
+        if 1 <= x <= SIZE and 1 <= y <= SIZE:
+            self.place = (x, y)
+        self.visited[region(*self.place)] += 1
+        self.won = self.place == self.exit
+        self.seen = self.seen or max(abs(self.place[0] - self.exit[0]), abs(self.place[1] - self.exit[1])) <= 1
+
+
+def step_towards(place: tuple[int, int], target: tuple[int, int]) -> str:
+    return NAMES[int(np.sign(target[0] - place[0])), int(np.sign(target[1] - place[1]))]
+
+
+def play(room: Room, rng: np.random.Generator, wanted: str | None, avoided: set[str], turns: int = 16) -> None:
+    """Search `wanted` (or anywhere but `avoided`) with some skill; go to the exit once it is seen."""
+    heading = list(MOVES)[rng.integers(8)]
+    target: tuple[int, int] | None = None
+    for _ in range(turns):
+        if room.won:
+            return
+        if room.seen:
+            room.act(step_towards(room.place, room.exit))
+            continue
+        if wanted is not None:
+            if target is None or room.place == target:
+                inside = region(*room.place) == wanted
+                options = cells(wanted)
+                target = options[rng.integers(25)] if inside else options[12]
+                if target == room.place:
+                    target = options[(options.index(target) + 7) % 25]
+            action = step_towards(room.place, target)
+        else:
+            x, y = room.place[0] + 2 * MOVES[heading][0], room.place[1] + 2 * MOVES[heading][1]
+            blocked = not (1 <= x <= SIZE and 1 <= y <= SIZE) or region(x, y) in avoided
+            if blocked or rng.random() < 0.15:
+                heading = list(MOVES)[rng.integers(8)]
+            action = heading
+        if rng.random() < 0.1:
+            action = list(MOVES)[rng.integers(8)]
+        room.act(action)

@@ -1,0 +1,84 @@
+"""Behaviour cloning: next-token loss on the assistant's tokens of fresh dialogues."""
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from complementary_rl.chat.codec import ChatCodec
+from complementary_rl.types import Message
+
+IGNORED = -100
+
+
+def encode(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, dialogue: list[str]) -> tuple[list[int], list[int]]:
+    """Ids and labels of a dialogue; only what the assistant says (its end of turn included) is a label."""
+    ids = list(codec.open([Message("user", dialogue[0])]))
+    labels = [IGNORED] * len(ids)
+    for i in range(1, len(dialogue), 2):
+        said = [*tokenizer.encode(dialogue[i], add_special_tokens=False), tokenizer.eos_token_id]
+        ids += said
+        labels += said
+        if i + 1 < len(dialogue):
+            new = codec.extend(tuple(said), [Message("user", dialogue[i + 1])])
+            ids += new
+            labels += [IGNORED] * len(new)
+    return ids, labels
+
+
+def clone(
+    tokenizer: PreTrainedTokenizerFast,
+    draw: Callable[[np.random.Generator], list[str]],
+    *,
+    seed: int,
+    steps: int,
+    context: int,
+    batch: int = 64,
+    peak: float = 3e-3,
+) -> LlamaForCausalLM:
+    """Train a decoder from scratch; prints the loss and the time."""
+    torch.manual_seed(seed)
+    rng = np.random.Generator(np.random.Philox(seed))
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    model = LlamaForCausalLM(config)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=0.01, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda s: min(1.0, (s + 1) / 50) * 0.5 * (1 + math.cos(math.pi * min(1.0, s / steps)))
+    )
+    codec = ChatCodec(tokenizer)
+    start = time.perf_counter()
+    for step in range(steps):
+        rows = [encode(codec, tokenizer, draw(rng)) for _ in range(batch)]
+        width = max(len(ids) for ids, _ in rows)
+        ids = torch.full((batch, width), tokenizer.pad_token_id)
+        labels = torch.full((batch, width), IGNORED)
+        for i, (row, label) in enumerate(rows):
+            ids[i, : len(row)] = torch.tensor(row)
+            labels[i, : len(label)] = torch.tensor(label)
+        hidden = model.model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id).last_hidden_state[:, :-1]
+        targets = labels[:, 1:]
+        wanted = targets != IGNORED
+        loss = torch.nn.functional.cross_entropy(model.lm_head(hidden[wanted]), targets[wanted])
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+        if step % 100 == 0 or step == steps - 1:
+            print(f"step {step:5d}  loss {loss.item():.3f}  {time.perf_counter() - start:5.0f} s", flush=True)
+    return model
