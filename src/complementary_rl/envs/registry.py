@@ -9,18 +9,22 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from complementary_rl.envs.minihack.levels import LEVELS
 from complementary_rl.envs.protocol import Suite
 from complementary_rl.errors import UserError
 
 ENTRY_POINT_GROUP = "complementary_rl.suites"
 
-_BUILT_IN: dict[str, str] = {
-    "minihack/dark-rooms": "complementary_rl.envs.minihack.dark_rooms:DarkRooms",
+# name → (module, attribute, leading arguments)
+_BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
+    **{f"minihack/{level}": ("complementary_rl.envs.minihack.suite", "MiniHackLevels", (level,)) for level in LEVELS},
 }
 
 
@@ -45,7 +49,8 @@ def make_suite(name: str, **options: Any) -> Suite:
 
 def _find(name: str) -> Callable[..., Any]:
     if name in _BUILT_IN:
-        return _attribute(name, *_BUILT_IN[name].rsplit(":", 1))
+        module, attribute, arguments = _BUILT_IN[name]
+        return partial(_attribute(name, module, attribute), *arguments)
     if name in (announced := _announced()):
         return _attribute(name, announced[name].module, announced[name].attr)
     module, colon, attribute = name.rpartition(":")

@@ -116,7 +116,7 @@ class DarkRoomEnv:
         self._game.press(key)
         if self._game.won:
             return f"{self._coordinates()}, out", 1.0, True, False, {"success": True}
-        assert not self._game.over, f"the hero died in an empty room: {self._game.message}"
+        assert not self._game.over, f"the hero died in an empty room: {self._game.heard}"
         return self._place(), 0.0, False, self._turns >= self._suite.max_turns, {"success": False}
 
     def close(self) -> None:

@@ -33,9 +33,9 @@ except ImportError as error:
 # MiniHack's navigation tasks play a chaotic human rogue without a pet.
 _CHARACTER = "rog-hum-cha-mal"
 _X, _Y, _HP, _MAX_HP, _TURN = 0, 1, 10, 11, 20
-_IN_MENU_OR_QUESTION = slice(1, 4)
-_ESCAPE = 27
-_MAX_PROMPTS = 10
+_IN_QUESTION, _IN_TEXT, _WAITS_FOR_SPACE = 1, 2, 3
+_SPACE, _ESCAPE = 32, 27
+_MAX_PAGES = 50
 
 
 class _Staircase(NetHackStaircase):  # type: ignore[misc]
@@ -49,7 +49,8 @@ class _Staircase(NetHackStaircase):  # type: ignore[misc]
 class Game:
     """A NetHack instance. `observe` names NLE observations that `array` can return beside ``glyphs``, ``blstats`` and ``message``.
 
-    `start` a level, then `press` keys until `over`.
+    `start` a level, then `press` keys until `over`; `heard` collects the game's messages, also those behind "--More--", until it is
+    cleared. The hero's death blanks NetHack's screen, success leaves it as it was.
     """
 
     def __init__(self, observe: Sequence[str] = (), *, autopickup: bool = True) -> None:
@@ -60,10 +61,14 @@ class Game:
             # Keys are pressed by their code, so that prompts can be answered like a player does.
             actions=tuple(range(256)),
             allow_all_yn_questions=True,
+            # NLE would page through "--More--" by itself and lose what stood before it.
+            allow_all_modes=True,
             spawn_monsters=False,
             penalty_step=0.0,
             # Turns are counted by the view: at its own limit NLE reports terminated *and* truncated.
             max_episode_steps=1_000_000,
+            # Luck would otherwise depend on the day's moon and date.
+            fix_moon_phase=True,
         )
         self._directory = Path(self._env.nethack._vardir)
         data = self._directory / "nhdat"
@@ -72,6 +77,7 @@ class Game:
         self._names = self._env._observation_keys
         self.over = True
         self.won = False
+        self.heard: list[str] = []
 
     def start(self, level: bytes, *, core: int, level_seed: int | None = None) -> None:
         """Begin a game on a compiled level. `core` seeds the dice; `level_seed` the making of the level (default: `core` too)."""
@@ -80,18 +86,26 @@ class Game:
         self._env.seed(core=core, disp=core, reseed=False, lgen=level_seed)
         self._env.reset()
         self.over = self.won = False
+        self.heard = []
 
     def press(self, key: int) -> None:
-        """Press one key; sets `over` when the hero died or stands on the staircase down, and `won` in the latter case."""
+        """Press one key and page through what the game says. Sets `over` when the hero died or stands on the staircase down, and
+        `won` in the latter case."""
         assert not self.over, "the game is over: start a new one"
-        *_, terminated, _truncated, info = self._env.step(key)
-        self.over = bool(terminated)
-        self.won = int(info["end_status"]) == 2
+        self._step(key)
+        for _ in range(_MAX_PAGES):
+            if self.over or not self._current("internal")[_WAITS_FOR_SPACE]:
+                return
+            self._step(_SPACE)
+
+    def asks(self) -> bool:
+        """Whether the game waits for the answer to a question."""
+        return not self.over and bool(self._current("internal")[[_IN_QUESTION, _IN_TEXT]].any())
 
     def dismiss(self) -> None:
-        """Escape from prompts and menus that are still open, so that the next key is a command again."""
-        for _ in range(_MAX_PROMPTS):
-            if self.over or not self._current("internal")[_IN_MENU_OR_QUESTION].any():
+        """Escape from open questions, so that the next key is a command again."""
+        for _ in range(_MAX_PAGES):
+            if not self.asks():
                 return
             self.press(_ESCAPE)
 
@@ -112,10 +126,14 @@ class Game:
         """NetHack's clock; not every key press takes a turn."""
         return int(self._current("blstats")[_TURN])
 
-    @property
-    def message(self) -> str:
-        """The message line, empty when there is none."""
-        return bytes(self._current("message")).split(b"\0", 1)[0].decode("latin-1").strip()
+    def describe(self, x: int, y: int) -> str:
+        """NetHack's words for what is displayed at a place of the map; needs ``screen_descriptions``."""
+        return _text(self._current("screen_descriptions")[y, x])
+
+    def inventory(self) -> list[tuple[str, str]]:
+        """(letter, name) of what the hero carries; needs ``inv_letters`` and ``inv_strs``."""
+        letters, names = self._current("inv_letters"), self._current("inv_strs")
+        return [(chr(letter), _text(name)) for letter, name in zip(letters, names, strict=True) if letter]
 
     def glyph(self, x: int, y: int) -> int:
         """The glyph displayed at a place of the map."""
@@ -129,9 +147,20 @@ class Game:
         """Free the game and its temporary directory."""
         self._env.close()
 
+    def _step(self, key: int) -> None:
+        *_, terminated, _truncated, info = self._env.step(key)
+        self.over = bool(terminated)
+        self.won = int(info["end_status"]) == 2
+        if message := _text(self._current("message")):
+            self.heard.append(message)
+
     def _current(self, name: str) -> NDArray[Any]:
         observation: NDArray[Any] = np.asarray(self._env.last_observation[self._names.index(name)])
         return observation
+
+
+def _text(codes: NDArray[Any]) -> str:
+    return bytes(codes).split(b"\0", 1)[0].decode("latin-1").strip()
 
 
 def map_origin(width: int, height: int) -> tuple[int, int]:
