@@ -38,3 +38,7 @@ def test_what_is_not_a_number_is_answered_not_raised() -> None:
     env.reset(suite.tasks("train")[0], 0)
     for text in ("", "forty", "9" * 5000, "²", "-3"):
         assert env.step(text)[0] == "not a number from 1 to 100"
+
+
+def test_the_documentation_shows_this_very_file() -> None:
+    assert f"```python\n{EXAMPLE.read_text()}```" in (EXAMPLE.parents[1] / "docs" / "environments.md").read_text()
