@@ -88,6 +88,6 @@ def _print_table(rows: list[tuple[Entry, float | None]]) -> None:
     for entry, similarity in rows:
         stats = entry.stats
         numbers = [stats.successes, stats.failures, stats.shown, entry.created_step]
-        cells = [str(entry.id), Text(entry.text), Text(entry.key_text), *map(str, numbers)]
+        cells: list[str | Text] = [str(entry.id), Text(entry.text), Text(entry.key_text), *map(str, numbers)]
         table.add_row(*cells, *([] if similarity is None else [f"{similarity:.2f}"]))
     Console().print(table)

@@ -103,7 +103,9 @@ def configs() -> None:
 @bank_app.command("ls")
 @friendly
 def bank_ls(
-    run: RunArgument, limit: Annotated[int, typer.Option(help="Entries shown.")] = 20, retired: Annotated[bool, typer.Option()] = False
+    run: RunArgument,
+    limit: Annotated[int, typer.Option(help="Entries shown.")] = 20,
+    retired: Annotated[bool, typer.Option()] = False,
 ) -> None:
     """List entries, those that earned most first."""
     from complementary_rl.cli import bank

@@ -31,7 +31,9 @@ def run_quickstart(directory: Path, steps: int | None, seed: int) -> None:
         for method, process in processes.items():
             if process.wait() != 0:
                 log = (runs[method].parent / f"{method}.log").read_text(encoding="utf-8").strip()
-                raise InfrastructureError(f"the {method} run stopped (exit {process.returncode}): {log[-2000:] or 'it said nothing'}")
+                raise InfrastructureError(
+                    f"the {method} run stopped (exit {process.returncode}): {log[-2000:] or 'it said nothing'}"
+                )
     finally:
         for process in processes.values():
             if process.poll() is None:

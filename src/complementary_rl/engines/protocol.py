@@ -124,6 +124,8 @@ class Engine(Protocol):
     max_context: int
     version: int
     """Version of the weights the sampler serves now: 0 at start, +1 per publish."""
+    compute_seconds: dict[str, float]
+    """Seconds of compute by phase ("sample", "update", "logprobs", "publish") since the engine was made."""
 
     async def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> list[Generation]:
         """Sample one completion per request, in request order. Raises ValueError for an empty prompt or ids out of range."""

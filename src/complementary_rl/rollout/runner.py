@@ -1,7 +1,7 @@
 """The episode runner: all active episodes take their turn in one batch, so the sampler always has a full one.
 
-    plans → reset all → ┌ sample a batch ─ actions → environments (threads)  ┐ → trajectories, faults
-                        └──────────── questions → search_and_ask ────────────┘
+plans → reset all → ┌ sample a batch ─ actions → environments (threads)  ┐ → trajectories, faults
+                    └──────────── questions → search_and_ask ────────────┘
 """
 
 import asyncio
@@ -14,9 +14,10 @@ from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingPar
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import StepResult, Suite
 from complementary_rl.errors import EnvironmentFault
+from complementary_rl.experience.questions import Answer, AskTool, Question
 from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.plan import EpisodePlan
-from complementary_rl.rollout.tool import NO_ANSWER, Answer, AskTool, Question, parse_question
+from complementary_rl.rollout.tool import NO_ANSWER, parse_question
 from complementary_rl.seeds import derive_seed
 from complementary_rl.types import Condition, Generation, Message, Task, TokenIds, Trajectory, Turn
 
@@ -188,7 +189,11 @@ class RolloutRunner:
         episode.questions += 1
         identity = f"{episode.plan.id}/ask{episode.questions}"
         return Question(
-            identity, episode.plan.task, question, episode.observation, derive_seed(episode.plan.sampling_seed, "ask", episode.questions)
+            identity,
+            episode.plan.task,
+            question,
+            episode.observation,
+            derive_seed(episode.plan.sampling_seed, "ask", episode.questions),
         )
 
     async def _answer(self, asking: list[tuple[_Episode, Question]], ask: AskTool) -> None:

@@ -1,7 +1,7 @@
 """One step of the actor's loop.
 
-    tasks → retrieve (guided half) → rollouts ─┬→ bank statistics, credit, distillation queue   (manager)
-                                               └→ advantages → GRPO (+ self-distillation) → publish
+tasks → retrieve (guided half) → rollouts ─┬→ bank statistics, credit, distillation queue   (manager)
+                                           └→ advantages → GRPO (+ self-distillation) → publish
 """
 
 from collections import defaultdict
@@ -69,7 +69,8 @@ def _grpo_samples(groups: Sequence[Group], *, condition_wise: bool) -> list[Trai
             [t.reward for t in group], [t.condition for t in group], condition_wise=condition_wise
         )
         for trajectory, advantage, weight in zip(group, advantages, weights, strict=True):
-            samples.append(trajectory_sample(trajectory, float(advantage), float(weight) / len(groups)))
+            if advantage:  # a sample without advantage has no gradient and would cost as much as any other
+                samples.append(trajectory_sample(trajectory, float(advantage), float(weight) / len(groups)))
     return samples
 
 

@@ -1,6 +1,6 @@
 """Checkpoints: everything a run needs to continue, written aside and renamed, so that a torn one is never seen.
 
-    checkpoints/step_N/{actor/, extractor/, bank.sqlite, state.json}
+checkpoints/step_N/{actor/, extractor/, bank.sqlite, state.json}
 """
 
 import json
@@ -58,7 +58,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     try:
         state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{checkpoint} is not a usable checkpoint ({error}); delete it to continue from an earlier one") from error
+        raise CheckpointError(
+            f"{checkpoint} is not a usable checkpoint ({error}); delete it to continue from an earlier one"
+        ) from error
     assert isinstance(state, dict)
     return state
 

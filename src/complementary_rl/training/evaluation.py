@@ -11,10 +11,10 @@ from complementary_rl.config import EvalConfig
 from complementary_rl.engines.protocol import SamplingParams
 from complementary_rl.errors import UserError
 from complementary_rl.experience.manager import ExperienceManager
-from complementary_rl.report.summary import bootstrap_interval
 from complementary_rl.rollout.plan import EpisodePlan, Shown, group_seed, sampling_seed
 from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.seeds import derive_seed
+from complementary_rl.statistics import bootstrap_interval
 from complementary_rl.types import Task, Trajectory
 
 FREE, GUIDED, SHUFFLED = "free", "guided", "shuffled"

@@ -20,7 +20,11 @@ async def extractor_update(
     if batch is None:
         return None
     samples = cispo_samples(
-        batch, retrain_gap=config.retrain_gap, retrain_alpha=config.retrain_alpha, update=update, negative_scale=config.negative_scale
+        batch,
+        retrain_gap=config.retrain_gap,
+        retrain_alpha=config.retrain_alpha,
+        update=update,
+        negative_scale=config.negative_scale,
     )
     loss = CispoLoss(
         config.clip_low, config.clip_high, kl_coefficient=config.kl_coefficient, entropy_coefficient=config.entropy_coefficient

@@ -24,7 +24,9 @@ class MetricsLog:
             self._file.write((json.dumps(record, allow_nan=True) + "\n").encode())
             self._file.flush()
         except OSError as error:
-            raise InfrastructureError(f"cannot write {self.path.name}: {error.strerror}; free space and continue with --resume") from error
+            raise InfrastructureError(
+                f"cannot write {self.path.name}: {error.strerror}; free space and continue with --resume"
+            ) from error
 
     def offset(self) -> int:
         """Bytes written so far, made durable; a checkpoint keeps it."""

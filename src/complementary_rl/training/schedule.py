@@ -82,7 +82,14 @@ class Schedule:
         )
         arms = {arm: arm_estimates(episodes, config.run.seed) for arm, episodes in result.episodes.items()}
         self._emit(
-            {"kind": "eval", "step": step, "episodes": session.progress.episodes, **arms, "shown": result.shown_share(), "faults": result.faults}
+            {
+                "kind": "eval",
+                "step": step,
+                "episodes": session.progress.episodes,
+                **arms,
+                "shown": result.shown_share(),
+                "faults": result.faults,
+            }
         )
         chosen = [t for episodes in result.episodes.values() for t in episodes[: config.log.episodes_per_step]]
         texts = self._texts(chosen)
@@ -159,6 +166,8 @@ class Schedule:
         }
         if session.manager is not None:
             record["experience"] = session.manager.take_metrics()
+            for message in session.manager.take_events():
+                self._emit({"kind": "event", "step": step, "message": message})
         self._emit({**record, "wall": session.wall(), "time": {**times, "step": seconds}})
         kept = session.config.log.episodes_per_step
         if kept:

@@ -69,7 +69,11 @@ class Session:
 
     def wall(self) -> float:
         """Seconds of training so far, over all interruptions."""
-        return self.progress.wall + time.monotonic() - self._started
+        return self.progress.wall + self.session_seconds()
+
+    def session_seconds(self) -> float:
+        """Seconds since this session was opened."""
+        return time.monotonic() - self._started
 
     def checkpoint(self) -> Path:
         """Write everything needed to continue after `progress.step`."""
@@ -192,7 +196,13 @@ def _build(config: Config, directory: Path) -> Session:
 def _add_experience(session: Session) -> None:
     config = session.config
     run_id = json.loads((session.directory / "run.json").read_text(encoding="utf-8"))["run_id"]
-    session.bank = Bank.open(session.directory / "bank.sqlite", config.bank, make_embedder(config.bank.embedder), run_id=run_id, retrieval=config.retrieval)
+    session.bank = Bank.open(
+        session.directory / "bank.sqlite",
+        config.bank,
+        make_embedder(config.bank.embedder),
+        run_id=run_id,
+        retrieval=config.retrieval,
+    )
     extractor = None
     if session.flags.extractor or config.tool.enabled:
         needs_reference = config.extractor.kl_coefficient > 0
@@ -202,7 +212,9 @@ def _add_experience(session: Session) -> None:
         extractor = Extractor(
             session.extractor, codec, prompts, config.extractor, run_seed=config.run.seed, instructions=session.suite.instructions
         )
-    session.manager = ExperienceManager(session.bank, extractor, config, judge=session.suite.judge_entry)
+    session.manager = ExperienceManager(
+        session.bank, extractor, config, judge=session.suite.judge_entry, train_extractor=session.flags.train_extractor
+    )
 
 
 def _load(session: Session, checkpoint: Path, state: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Showing what a run came to: summary.json, live progress, the HTML report, TensorBoard. Reads run directories; trains nothing."""
