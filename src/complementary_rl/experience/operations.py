@@ -8,22 +8,23 @@ An answer is a JSON list of operations and nothing else:
 Around it two things are allowed, because instruct and thinking models write them unasked: everything up to a closing ``</think>``,
 and one ```` ```json ```` fence around the whole list. Further keys of an operation are ignored. `[]` is an answer: nothing to do.
 
-Repairs are bounded to what a single slip or the token limit causes, and are counted: one object instead of a list, a trailing comma,
-a fence that never closes, and a list that breaks off, of which the complete operations before the break are kept. Prose around the
-list, and anything that would need guessing, is unparsable.
+Repairs are bounded to what a single slip or the token limit causes, and are counted: one object instead of a list, a trailing
+comma, a fence that never closes, and a list that breaks off, of which the complete operations before the break are kept. Prose
+around the list, and anything that would need guessing, is unparsable.
 """
 
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from complementary_rl.types import Operation
 
 _THOUGHT_END = "</think>"
 _FENCE = "```"
 _DECODER = json.JSONDecoder()
+_T = TypeVar("_T", bound=Operation | None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ class Parsed:
     """A read answer. `operations` are valid, at most as many as allowed, and target only allowed ids, each at most once.
 
     `parsable` is False when there was no list to read, or a list in which not one element was valid; then `operations` is empty.
-    `problems` counts what was dropped, by reason: `wrong_type`, `unknown_op`, `unknown_id`, `repeated_id`, `too_few_ids`, `empty_text`,
-    `repeated_text`, `stray_return` (a return beside other operations), `too_many`.
+    `problems` counts what was dropped, by reason: `wrong_type`, `unknown_op`, `unknown_id`, `repeated_id`, `too_few_ids`,
+    `empty_text`, `repeated_text`, `stray_return` (a return beside other operations), `too_many`.
     """
 
     operations: tuple[Operation, ...]
@@ -53,7 +54,7 @@ def parse_distillation(text: str, *, targets: Collection[int], max_operations: i
     elements, repaired = _read_list(text)
     if elements is None:
         return Parsed((), repaired=False, parsable=False)
-    operations, problems, _ = _collect(elements, targets, _distillation_operation)
+    operations, problems = _collect(elements, targets, _distillation_operation)
     if not elements:
         operations = [Operation("return")]
     writes = [operation for operation in operations if operation.kind != "return"]
@@ -71,9 +72,9 @@ def parse_merge(text: str, *, targets: Collection[int]) -> Parsed:
     elements, repaired = _read_list(text)
     if elements is None:
         return Parsed((), repaired=False, parsable=False)
-    operations, problems, valid = _collect(elements, targets, _merge_operation)
+    operations, problems = _collect(elements, targets, _merge_operation)
     changes = tuple(operation for operation in operations if operation is not None)
-    return Parsed(changes, _counted(problems), repaired, parsable=valid > 0 or not elements)
+    return Parsed(changes, _counted(problems), repaired, parsable=bool(operations) or not elements)
 
 
 def strip_thinking(text: str) -> str:
@@ -130,10 +131,12 @@ def _skip_space(body: str, position: int) -> int:
     return position
 
 
-def _collect(elements: list[Any], allowed: Collection[int], read: Any) -> tuple[list[Any], Counter[str], int]:
+def _collect(
+    elements: list[Any], allowed: Collection[int], read: Callable[[Any, Collection[int], Collection[int]], _T]
+) -> tuple[list[_T], Counter[str]]:
     operations = []
     problems: Counter[str] = Counter()
-    free, texts = set(allowed), set()
+    free, texts = set(allowed), set[str]()
     for element in elements:
         try:
             operation = read(element, allowed, free)
@@ -146,7 +149,7 @@ def _collect(elements: list[Any], allowed: Collection[int], read: Any) -> tuple[
             continue
         operations.append(operation)
         free.difference_update(operation.targets if operation is not None else [element["id"]])
-    return operations, problems, len(operations)
+    return operations, problems
 
 
 def _distillation_operation(element: Any, allowed: Collection[int], free: Collection[int]) -> Operation:
