@@ -11,8 +11,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from complementary_rl.errors import InfrastructureError, UserError
+from complementary_rl.report.intervals import Estimate, bootstrap_interval, rate_difference
 from complementary_rl.report.provenance import Provenance
-from complementary_rl.report.statistics import Estimate, bootstrap_interval, rate_difference
 from complementary_rl.report.times import TimeShares
 
 __all__ = [

@@ -58,6 +58,6 @@ def rate_difference(first: Estimate, second: Estimate, seed: int) -> Estimate:
     if first.mean is None or second.mean is None:
         return Estimate()
     generator = rng(seed, "bootstrap", "difference")
-    draws = [generator.binomial(rate.n, rate.mean, size=RESAMPLES) / rate.n for rate in (first, second)]
+    draws = [generator.binomial(n, mean, size=RESAMPLES) / n for n, mean in ((first.n, first.mean), (second.n, second.mean))]
     low, high = np.percentile(draws[0] - draws[1], _TAILS)
     return Estimate(mean=first.mean - second.mean, lo=float(low), hi=float(high), n=min(first.n, second.n))
