@@ -33,6 +33,16 @@ def number():
 def anything(**options):
     return Tiny(**options)
 
+def strict(colour):
+    return Tiny()
+
+def typed(size: int = 3):
+    return Tiny(size)
+
+class Unfinished(Suite):
+    def tasks(self, split):
+        return []
+
 ready = Tiny()
 """
 
@@ -42,6 +52,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a module in the working directory, which is not on the path of a console script."""
     (tmp_path / "tiny_module_for_tests.py").write_text(MODULE)
     (tmp_path / "broken_module_for_tests.py").write_text("import no_such_package_at_all")
+    (tmp_path / "typo_module_for_tests.py").write_text("class Suite(:")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
     monkeypatch.delitem(sys.modules, "tiny_module_for_tests", raising=False)
@@ -72,7 +83,10 @@ def test_own_suites_by_module_and_by_file(tiny: str) -> None:
         ("{tiny}:Tinny", "has no 'Tinny'"),
         ("{tiny}:ready", "ready is a Tiny"),
         ("{tiny}:number", "gave a int"),
-        ("no_such_module_at_all:Suite", "cannot import 'no_such_module_at_all'"),
+        ("{tiny}:Unfinished", "does not define make_env"),
+        ("{tiny}:strict", "missing a required argument: 'colour'; give it in env.options"),
+        ("typo_module_for_tests:Suite", "SyntaxError"),
+        ("no_such_module_at_all:Suite", "cannot import no_such_module_at_all"),
         ("broken_module_for_tests:Suite", "no_such_package_at_all"),
         ("broken_module_for_tests.py:Suite", "no_such_package_at_all"),
         ("missing.py:Suite", "there is no file missing.py"),
@@ -89,6 +103,12 @@ def test_unknown_options(tiny: str, option: str, words: str) -> None:
     with pytest.raises(UserError) as caught:
         make_suite(f"{tiny}:Tiny", **{option: 3})
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["many", 2.5, True])
+def test_options_of_the_wrong_type(tiny: str, value: object) -> None:
+    with pytest.raises(UserError, match="option 'size' must be int"):
+        make_suite(f"{tiny}:typed", size=value)
 
 
 def test_installed_packages_announce_their_suites(monkeypatch: pytest.MonkeyPatch) -> None:

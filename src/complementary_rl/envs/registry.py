@@ -8,7 +8,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -37,7 +38,7 @@ def make_suite(name: str, **options: Any) -> Suite:
     """Make a suite from a registered name, ``module:attribute`` or ``path/to/file.py:attribute``.
 
     The attribute is a `Suite` subclass or a function that returns a suite; `options` are its keyword arguments. Raises UserError
-    when the name is unknown (with the nearest one), cannot be imported, or does not take an option.
+    when the name is unknown (with the nearest one), cannot be imported, or does not take the options.
     """
     maker = _find(name)
     _check_options(name, maker, options)
@@ -76,6 +77,8 @@ def _attribute(name: str, module_name: str, attribute: str) -> Callable[..., Any
         raise UserError(
             f"suite {name!r}: {attribute} is a {type(found).__name__}; give a Suite subclass or a function that returns a suite"
         )
+    if inspect.isabstract(found):
+        raise UserError(f"suite {name!r}: {attribute} does not define {', '.join(sorted(found.__abstractmethods__))}")
     maker: Callable[..., Any] = found
     return maker
 
@@ -85,10 +88,8 @@ def _import(name: str, module_name: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
-    try:
+    with _import_errors(name, module_name):
         return importlib.import_module(module_name)
-    except ImportError as error:
-        raise UserError(f"suite {name!r}: cannot import {module_name!r}: {error}") from error
 
 
 def _load_file(name: str, path: Path) -> ModuleType:
@@ -100,20 +101,35 @@ def _load_file(name: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and pickling look a class's module up by name.
     sys.modules[module_name] = module
-    try:
+    with _import_errors(name, str(path)):
         spec.loader.exec_module(module)
-    except ImportError as error:
-        raise UserError(f"suite {name!r}: cannot import {path}: {error}") from error
     return module
 
 
+@contextmanager
+def _import_errors(name: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"suite {name!r}: cannot import {what}: {type(error).__name__}: {error}") from error
+
+
 def _check_options(name: str, maker: Callable[..., Any], options: dict[str, Any]) -> None:
-    parameters = inspect.signature(maker).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return
-    known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
-    for option in options:
-        if option not in known:
-            near = difflib.get_close_matches(option, known, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(known) or 'no options'}"
-            raise UserError(f"suite {name!r} has no option {option!r}: {hint}")
+    signature = inspect.signature(maker)
+    parameters = signature.parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        for option in options:
+            if option not in parameters:
+                near = difflib.get_close_matches(option, parameters, n=1, cutoff=0.4)
+                hint = f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(parameters) or 'no options'}"
+                raise UserError(f"suite {name!r} has no option {option!r}: {hint}")
+    for option, value in options.items():
+        wanted = parameters[option].annotation if option in parameters else None
+        if wanted in (int, str, bool) and type(value) is not wanted:
+            raise UserError(f"suite {name!r}: option {option!r} must be {wanted.__name__}, not {value!r}")
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        raise UserError(f"suite {name!r}: {error}; give it in env.options") from error
