@@ -53,7 +53,7 @@ def run_eval(run: Path, arguments: list[str]) -> None:
     result = asyncio.run(evaluate_run(base, config.eval))
     for arm, episodes in result.episodes.items():
         estimates = arm_estimates(episodes, base.run.seed)
-        parts = [f"{name} {e['mean']:.3f} [{e['lo']:.3f}, {e['hi']:.3f}]" for name, e in estimates.items() if e["n"]]
+        parts = [f"{name} {estimate.text('.3f')}" for name, estimate in estimates.items()]
         typer.echo(f"{arm:<9} {'  '.join(parts)}  n={len(episodes)}")
 
 

@@ -6,7 +6,7 @@ plans → reset all → ┌ sample a batch ─ actions → environments (threads
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 
 from complementary_rl.chat.codec import ChatCodec
@@ -102,6 +102,11 @@ class RolloutRunner:
             self.engine.release([plan.id for plan in plans])
         lost = {fault.plan.id for fault in faults}
         return [self._finish(episode) for episode in episodes if episode.plan.id not in lost], faults
+
+    def take_times(self) -> dict[str, float]:
+        """Seconds by phase since the last call."""
+        times, self.times = self.times, RolloutTimes()
+        return asdict(times)
 
     def opening(self, task: Task, observation: str, experience: list[str], tool: bool) -> TokenIds:
         """Token ids of an episode's first prompt."""

@@ -44,6 +44,10 @@ async def update_actor(session: "Session", groups: Sequence[Group], step: int) -
     collected: dict[str, list[float]] = defaultdict(list)
     for index in range(minibatches):
         terms = _terms(session, groups[index::minibatches], step)
+        trained = sum(len(term.samples) for term in terms)
+        collected["trained_samples"].append(float(trained))
+        if not trained:
+            continue
         for name, value in (await session.actor.update(terms, optim_params(config.actor.optim))).items():
             collected[name].append(value)
     await session.actor.publish()

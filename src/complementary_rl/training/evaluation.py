@@ -5,16 +5,15 @@ The bank is only read: retrieval with ``training=False`` moves no counter, nothi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from complementary_rl.config import EvalConfig
 from complementary_rl.engines.protocol import SamplingParams
 from complementary_rl.errors import UserError
 from complementary_rl.experience.manager import ExperienceManager
+from complementary_rl.report.intervals import Estimate, bootstrap_interval
 from complementary_rl.rollout.plan import EpisodePlan, Shown, group_seed, sampling_seed
 from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.seeds import derive_seed
-from complementary_rl.statistics import bootstrap_interval
 from complementary_rl.types import Task, Trajectory
 
 FREE, GUIDED, SHUFFLED = "free", "guided", "shuffled"
@@ -33,7 +32,7 @@ class Evaluation:
         return sum(bool(t.entry_ids) for t in guided) / max(1, len(guided))
 
 
-def arm_estimates(episodes: Sequence[Trajectory], seed: int) -> dict[str, Any]:
+def arm_estimates(episodes: Sequence[Trajectory], seed: int) -> dict[str, Estimate]:
     """Success, reward, actions and actions per success of one arm, each with its bootstrap interval."""
     columns = {
         "success": [float(t.success) for t in episodes],
@@ -41,7 +40,7 @@ def arm_estimates(episodes: Sequence[Trajectory], seed: int) -> dict[str, Any]:
         "actions": [float(t.n_actions) for t in episodes],
         "actions_per_success": [float(t.n_actions) for t in episodes if t.success],
     }
-    return {name: bootstrap_interval(values, seed).model_dump() for name, values in columns.items()}
+    return {name: bootstrap_interval(values, seed) for name, values in columns.items()}
 
 
 def select_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> list[Task]:

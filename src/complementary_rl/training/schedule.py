@@ -80,7 +80,10 @@ class Schedule:
             manager=session.manager,
             step=step,
         )
-        arms = {arm: arm_estimates(episodes, config.run.seed) for arm, episodes in result.episodes.items()}
+        arms = {
+            arm: {name: estimate.model_dump() for name, estimate in arm_estimates(episodes, config.run.seed).items()}
+            for arm, episodes in result.episodes.items()
+        }
         self._emit(
             {
                 "kind": "eval",
@@ -156,7 +159,7 @@ class Schedule:
     def _record_step(self, step: int, groups: list[Group], actor: dict[str, float], seconds: float) -> None:
         session = self.session
         trajectories = [trajectory for group in groups for trajectory in group]
-        times = {**self.times, **{f"rollout_{name}": value for name, value in vars(session.runner.times).items()}}
+        times = {**self.times, **{f"rollout_{name}": value for name, value in session.runner.take_times().items()}}
         record: dict[str, Any] = {
             "kind": "step",
             "step": step,

@@ -1,87 +1,45 @@
 """From a finished session to its summary."""
 
-import json
-import platform
-import subprocess
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from complementary_rl.config_file import config_hash
-from complementary_rl.report.summary import MethodSummary, RunSummary
-from complementary_rl.statistics import Estimate, bootstrap_interval
-from complementary_rl.training.evaluation import FREE, GUIDED, Evaluation, arm_estimates
+from complementary_rl.report.provenance import Provenance, peak_memory_gb
+from complementary_rl.report.summary import ArmSummary, BankSummary, MethodSummary, RunSummary, write_summary
+from complementary_rl.report.tail import Tail
+from complementary_rl.report.times import time_shares
+from complementary_rl.training.evaluation import Evaluation, arm_estimates
 from complementary_rl.training.session import Session
-
-GIT_SECONDS = 5.0
-FIFTH = 5
 
 
 def summarise(session: Session, evaluation: Evaluation, command: str) -> RunSummary:
     """Write and return `summary.json` of a session's run."""
     config = session.config
-    arms = {
-        arm: {name: Estimate.model_validate(value) for name, value in arm_estimates(episodes, config.run.seed).items()}
-        for arm, episodes in evaluation.episodes.items()
-    }
-    best = arms.get(GUIDED, arms[FREE])
-    bank = {} if session.bank is None else session.bank.counts()
-    steps = [r for r in _records(session.directory / "metrics.jsonl") if r["kind"] == "step"]
+    records = Tail(session.directory / "metrics.jsonl").read()
+    bank = None
+    if session.bank is not None:
+        bank = BankSummary.from_counts(session.bank.counts(), _late_useful_share(records, config.run.steps))
     method = MethodSummary(
-        success_guided=arms[GUIDED]["success"] if GUIDED in arms else None,
-        success_free=arms[FREE]["success"],
-        reward=best["reward"],
-        actions=best["actions"],
-        actions_per_success=best["actions_per_success"],
-        arms=arms,
+        arms={arm: ArmSummary(**arm_estimates(episodes, config.run.seed)) for arm, episodes in evaluation.episodes.items()},
+        shown_share=evaluation.shown_share() if session.manager is not None else None,
+        steps=session.progress.step,
         episodes=session.progress.episodes,
+        extractor_updates=session.progress.extractor_updates,
         wall_seconds=session.wall(),
-        compute_share=_compute_share(session),
+        time=time_shares(records),
+        peak_memory_gb=peak_memory_gb(),
         bank=bank,
-        useful_share=_useful_share(steps, config.run.seed),
-        seed=config.run.seed,
-        config_hash=config_hash(config),
-        commit=_commit(),
+        provenance=Provenance.current(command, config.run.seed, config_hash(config)),
     )
-    summary = RunSummary(
-        command=command,
-        machine=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        wall_seconds=session.wall(),
-        episodes=session.progress.episodes,
-        bank=bank,
-        methods={config.run.method: method},
-    )
-    summary.write(session.directory)
+    summary = RunSummary(name=config.run.name, methods={config.run.method: method})
+    write_summary(session.directory, summary)
     return summary
 
 
-def _compute_share(session: Session) -> float:
-    seconds = sum(sum(engine.compute_seconds.values()) for engine in session.engines)
-    return seconds / max(session.session_seconds(), 1e-9)
-
-
-def _useful_share(steps: Sequence[dict[str, Any]], seed: int) -> dict[str, float]:
-    shares = [r["experience"]["useful_share_won_entries"] for r in steps if "useful_share_won_entries" in r.get("experience", {})]
-    if len(shares) < 2 * FIFTH:
-        return {}
-    part = len(shares) // FIFTH
-    return {"first": bootstrap_interval(shares[:part], seed).mean, "last": bootstrap_interval(shares[-part:], seed).mean}
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def _commit() -> str:
-    """The commit of the source this runs from, "" for an installed release."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"],
-            capture_output=True,
-            text=True,
-            timeout=GIT_SECONDS,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()
+def _late_useful_share(records: Sequence[Mapping[str, Any]], steps: int) -> float | None:
+    """Of the entries written in the last tenth of training, the share the suite judges right."""
+    late = [
+        r["experience"] for r in records if r["kind"] == "step" and "experience" in r and r["step"] >= steps - max(1, steps // 10)
+    ]
+    judged = sum(experience.get("judged_entries", 0.0) for experience in late)
+    return sum(experience.get("useful_entries", 0.0) for experience in late) / judged if judged else None
