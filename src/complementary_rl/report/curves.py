@@ -1,0 +1,176 @@
+"""The report's figures, from the metrics of one or several runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from complementary_rl.report.rundir import RunData
+from complementary_rl.report.state import number
+from complementary_rl.report.svg import Line, line_plot
+
+CONDITIONS = ("guided", "free")
+_SMOOTH_SHARE = 25
+"""Curves are smoothed over one 25th of the run."""
+_TONES = ("tone1", "tone2", "tone3", "tone4", "tone5", "tone6")
+_OPERATIONS = {
+    "bank_add": "added",
+    "bank_vote": "repeated",
+    "bank_update": "updated",
+    "bank_merge": "merged",
+    "bank_drop": "dropped",
+    "bank_evict": "evicted",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A titled figure: `svg` is trusted markup made here; None when there is nothing to draw, which `note` then explains."""
+
+    title: str
+    note: str
+    svg: str | None
+    wide: bool = False
+
+
+def training_pictures(runs: Sequence[RunData]) -> list[Picture]:
+    """Success of every run and condition, and the actions a success took."""
+    window = _window(runs)
+    success = [line for run in runs for line in _condition_lines(run, runs, "success")]
+    actions = [line for run in runs for line in _condition_lines(run, runs, "actions_per_success")]
+    smoothing = f"Thick: mean over {window} steps; faint: each step." if window > 1 else "One value a step."
+    dots = " Dots: the final evaluation with its 95 % interval." if any(line.point for line in success) else ""
+    note = f"Share of training episodes that reached the goal. {smoothing}{dots}"
+    direct = "Actions of the episodes that reached the goal: fewer is a more direct way."
+    return [
+        _picture("Success", note, success, "success", share=True, wide=True, window=window),
+        _picture("Actions per success", direct, actions, "actions", wide=True, window=window),
+    ]
+
+
+def extractor_pictures(run: RunData, prefix: str) -> list[Picture]:
+    """Whether what the extractor writes gets better, and whether it is collapsing. `prefix` names the run in element ids."""
+    window = _window([run])
+    right = [
+        _share_line(run, "of all", "tone1", "useful_entries", "judged_entries"),
+        _share_line(run, "after a success", "tone2", "useful_won_entries", "judged_won_entries"),
+    ]
+    waste = [
+        _share_line(run, "unreadable", "tone3", "problem_unparsable", "distilled"),
+        _share_line(run, "repeated", "tone4", "duplicate", "duplicate", "added"),
+        _share_line(run, "return", "tone5", "return", "distilled"),
+    ]
+    x, y = run.extractor_series("extractor/entropy", "entropy")
+    credit_x, credit_y = run.extractor_series("negative_share")
+    pictures = [
+        _picture(
+            "New entries that are right", "As the suite's own judge sees them.", right, f"{prefix}-right", share=True, window=window
+        ),
+        _picture(
+            "Output that adds nothing",
+            "Could not be read; said what the bank held already; or declined to write.",
+            waste,
+            f"{prefix}-waste",
+            share=True,
+            window=window,
+        ),
+        _picture(
+            "Negative credit",
+            "Share of each extractor update's batch that was credited below zero.",
+            [Line("negative", "tone3", credit_x, credit_y)] if credit_x else [],
+            f"{prefix}-credit",
+            share=True,
+            window=_batch_window(credit_x),
+            x_label="extractor updates",
+        ),
+    ]
+    if x:
+        entropy = [Line("entropy", "tone6", x, y)]
+        note = "Nats per token of the extractor's output; a fall towards zero is a collapse."
+        pictures.append(
+            _picture("Entropy", note, entropy, f"{prefix}-entropy", window=_batch_window(x), x_label="extractor updates")
+        )
+    return pictures
+
+
+def bank_pictures(run: RunData, prefix: str) -> list[Picture]:
+    """Growth of the bank and what happened to it. `prefix` names the run in element ids."""
+    x, y = run.series("experience", "bank_size")
+    size = [Line("entries", "tone1", x, y)] if x else []
+    operations = []
+    for (key, label), tone in zip(_OPERATIONS.items(), _TONES, strict=True):
+        x, y = run.series("experience", key)
+        if x and max(y) > 0:
+            operations.append(Line(label, tone, x, y))
+    return [
+        _picture("Size", "Live entries.", size, f"{prefix}-size"),
+        _picture("Operations", "Counted since the bank was made.", operations, f"{prefix}-operations"),
+    ]
+
+
+def _condition_lines(run: RunData, runs: Sequence[RunData], metric: str) -> list[Line]:
+    lines = []
+    for condition in CONDITIONS:
+        x, y = run.series("rollout", condition, metric)
+        if not x:
+            continue
+        label = _label(run, condition, runs)
+        baseline = run.is_baseline and len(runs) > 1
+        lines.append(
+            Line(label, "baseline" if baseline else condition, x, y, dashed=baseline, point=_final(run, condition, metric))
+        )
+    return lines
+
+
+def _label(run: RunData, condition: str, runs: Sequence[RunData]) -> str:
+    """As short as it can be: the method only where several runs need telling apart."""
+    others = [other for other in runs if not other.is_baseline]
+    if run.is_baseline and len(runs) > 1:
+        return run.name
+    return condition if len(others) <= 1 else f"{run.name} {condition}"
+
+
+def _final(run: RunData, arm: str, metric: str) -> tuple[float, float, float] | None:
+    if not run.evaluations:
+        return None
+    values = [number(run.evaluations[-1], arm, metric, name) for name in ("mean", "lo", "hi")]
+    mean, low, high = values
+    return None if mean is None or low is None or high is None else (mean, low, high)
+
+
+def _share_line(run: RunData, label: str, colour: str, part: str, *whole: str) -> Line:
+    """`part` / Σ `whole` of the experience metrics, step by step; steps whose whole is 0 are left out. A part not named is 0."""
+    x, y = [], []
+    for record, episodes in zip(run.steps, _episodes(run), strict=True):
+        total = sum(number(record, "experience", name) or 0.0 for name in whole)
+        if total > 0:
+            x.append(episodes)
+            y.append((number(record, "experience", part) or 0.0) / total)
+    return Line(label, colour, x, y)
+
+
+def _episodes(run: RunData) -> list[float]:
+    return [number(record, "episodes") or float(record.get("step", 0)) for record in run.steps]
+
+
+def _picture(
+    title: str,
+    note: str,
+    lines: Sequence[Line],
+    name: str,
+    *,
+    share: bool = False,
+    wide: bool = False,
+    window: int = 1,
+    x_label: str = "training episodes",
+) -> Picture:
+    drawn = [line for line in lines if line.x]
+    if not drawn:
+        return Picture(title, "Nothing was recorded for this.", None, wide)
+    return Picture(title, note, line_plot(drawn, name=name, x_label=x_label, share=share, wide=wide, window=window), wide)
+
+
+def _window(runs: Sequence[RunData]) -> int:
+    return max(1, max((len(run.steps) for run in runs), default=0) // _SMOOTH_SHARE)
+
+
+def _batch_window(x: Sequence[float]) -> int:
+    return max(1, len(x) // _SMOOTH_SHARE)

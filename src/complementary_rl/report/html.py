@@ -1,0 +1,160 @@
+"""One self-contained HTML page of a run, or of several side by side: no scripts, no fonts, nothing fetched.
+
+Everything a run wrote (entries, observations, names) is untrusted text: the templates escape it, and the page's own policy forbids
+scripts and requests in case they did not. Only the SVG that `svg` draws is put in as markup.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from complementary_rl.errors import InfrastructureError
+from complementary_rl.report.bankview import EntryView, bank_facts, failed_entries, shortened, top_entries
+from complementary_rl.report.curves import Picture, bank_pictures, extractor_pictures, training_pictures
+from complementary_rl.report.episodes import EpisodeView, chosen_episodes
+from complementary_rl.report.findings import differences, evaluation_rows, sentence, tiles
+from complementary_rl.report.rundir import RunData, find_runs, read_run, read_summary
+from complementary_rl.report.summary import MethodSummary, RunSummary
+from complementary_rl.report.times import COMPUTE, time_shares
+
+FILE = "report.html"
+_MOST_EVENTS = 50
+_TONES = 6
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """A part of a run's wall time; `share` in percent, `tone` the colour's number, None for parts in which no model computes."""
+
+    name: str
+    seconds: float
+    share: float
+    tone: int | None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What the page shows of one run. `compute_share` is the percentage of its time in which a model computed."""
+
+    name: str
+    extractor: list[Picture]
+    bank: list[Picture]
+    facts: list[tuple[str, str]]
+    top: list[EntryView]
+    failed: list[EntryView]
+    times: list[TimePart]
+    compute_share: float | None
+    episodes: list[EpisodeView]
+    events: list[str]
+    more_events: int
+    problems: list[str]
+    provenance: list[tuple[str, str]]
+
+    @property
+    def has_experience(self) -> bool:
+        return bool(self.facts) or any(picture.svg for picture in (*self.extractor, *self.bank))
+
+
+def write_report(directory: Path) -> Path:
+    """Write `report.html` in a run directory, or in a directory of runs; returns its path.
+
+    A run that goes on, was killed or lost files gives the page of what there is, with a sentence for what is missing. Raises UserError
+    when there is no run at all, InfrastructureError when the disk refuses.
+    """
+    page = render_report(directory)
+    path, temporary = directory / FILE, directory / f".{FILE}.tmp"
+    try:
+        temporary.write_text(page, encoding="utf-8", errors="replace")
+        temporary.replace(path)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {path}: {error.strerror}; free space or make {directory} writable") from error
+    return path
+
+
+def render_report(directory: Path) -> str:
+    """The page as text. Raises UserError when `directory` holds no run."""
+    runs = [read_run(path) for path in find_runs(directory)]
+    problems: list[str] = []
+    summary = read_summary(directory, problems)
+    summaries = [_own_summary(run, directory, summary) for run in runs]
+    environment = Environment(
+        loader=PackageLoader("complementary_rl.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["markup"] = Markup
+    return environment.get_template("report.html.j2").render(
+        name=directory.resolve().name,
+        sentence=sentence(summary, runs),
+        tiles=tiles(summary, runs),
+        differences=differences(summary),
+        training=training_pictures(runs),
+        evaluation=evaluation_rows(summary) if summary is not None else [],
+        runs=[_view(run, own, f"run{index}") for index, (run, own) in enumerate(zip(runs, summaries, strict=True))],
+        problems=problems if any(run.evaluations for run in runs) else [],
+    )
+
+
+def _view(run: RunData, summary: RunSummary | None, prefix: str) -> RunView:
+    method = next(iter(summary.methods.values()), None) if summary is not None else None
+    times, compute_share = _times(run)
+    return RunView(
+        name=run.name,
+        extractor=extractor_pictures(run, prefix) if run.extractor or run.bank else [],
+        bank=bank_pictures(run, prefix) if run.bank else [],
+        facts=bank_facts(run.bank) if run.bank else [],
+        top=top_entries(run.bank) if run.bank else [],
+        failed=failed_entries(run.bank) if run.bank else [],
+        times=times,
+        compute_share=compute_share,
+        episodes=chosen_episodes(run.directory),
+        events=[shortened(event) for event in run.events[-_MOST_EVENTS:]],
+        more_events=max(0, len(run.events) - _MOST_EVENTS),
+        problems=run.problems,
+        provenance=_provenance(run, method),
+    )
+
+
+def _own_summary(run: RunData, directory: Path, summary: RunSummary | None) -> RunSummary | None:
+    """A run's own summary; that it has none yet is said once, by the page's first sentence."""
+    return summary if run.directory == directory else read_summary(run.directory, [])
+
+
+def _times(run: RunData) -> tuple[list[TimePart], float | None]:
+    shares = time_shares(run.steps)
+    total = sum(shares.seconds.values())
+    parts = []
+    for name, seconds in shares.seconds.items():
+        tone = 1 + COMPUTE.index(name) % _TONES if name in COMPUTE else None
+        parts.append(TimePart(name, seconds, 100 * seconds / total, tone))
+    return parts, None if shares.compute_share is None else 100 * shares.compute_share
+
+
+def _provenance(run: RunData, method: MethodSummary | None) -> list[tuple[str, str]]:
+    facts: Sequence[tuple[str, object]] = [(name, run.info.get(name)) for name in ("method", "seed", "version", "started", "config_hash")]
+    facts = [*facts, ("steps", len(run.steps)), ("extractor updates", len(run.extractor))]
+    if method is not None:
+        origin, machine = method.provenance, method.provenance.machine
+        memory = f", {machine.memory_gb:.0f} GB" if machine.memory_gb is not None else ""
+        accelerators = "".join(f", {name}" for name in machine.accelerators)
+        facts = [
+            *facts,
+            ("wall time", _duration(method.wall_seconds)),
+            ("peak memory", None if method.peak_memory_gb is None else f"{method.peak_memory_gb:.2f} GB"),
+            ("command", origin.command),
+            ("commit", origin.commit),
+            ("machine", f"{machine.processor}, {machine.cores} cores{memory}{accelerators}; {machine.system}"),
+            ("python, torch", f"{machine.python}, {machine.torch}"),
+        ]
+    return [(name.replace("_", " "), shortened(value)) for name, value in facts if value not in (None, "")]
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
