@@ -7,9 +7,8 @@ from complementary_rl.report.rundir import BankHistory
 from complementary_rl.types import Entry
 
 TOP, FAILED = 12, 8
-_LEAST_TRIALS = 4
-"""An entry failed when it had this many rollouts and its share of successes is in the lowest part."""
-_LOW_SHARE = 0.25
+_LEAST_TRIALS, _LOW_SHARE = 4, 0.25
+"""An entry failed when it guided at least so many rollouts and at most this share of them succeeded."""
 _MOST_CHARACTERS = 600
 
 
@@ -29,15 +28,15 @@ class EntryView:
 
 
 def top_entries(bank: BankHistory) -> list[EntryView]:
-    """The live entries that guided most rollouts to success."""
-    earned = [entry for entry in bank.entries if entry.stats.successes]
+    """The live entries that guided most rollouts to success, without those that guided far more to failure."""
+    earned = [entry for entry in bank.entries if entry.stats.successes and not _failed(entry)]
     earned.sort(key=lambda entry: (-entry.stats.successes, entry.stats.failures, entry.id))
     return [_view(entry, bank) for entry in earned[:TOP]]
 
 
 def failed_entries(bank: BankHistory) -> list[EntryView]:
     """The live entries that were tried several times and seldom helped, worst first."""
-    tried = [entry for entry in bank.entries if _trials(entry) >= _LEAST_TRIALS and _share(entry) <= _LOW_SHARE]
+    tried = [entry for entry in bank.entries if _failed(entry)]
     tried.sort(key=lambda entry: (_share(entry), -_trials(entry), entry.id))
     return [_view(entry, bank) for entry in tried[:FAILED]]
 
@@ -74,6 +73,14 @@ def _view(entry: Entry, bank: BankHistory) -> EntryView:
         trained=stats.trained,
         parents=parents,
     )
+
+
+def _failed(entry: Entry) -> bool:
+    return _trials(entry) >= _LEAST_TRIALS and _share(entry) <= _LOW_SHARE
+
+
+def _failed(entry: Entry) -> bool:
+    return _trials(entry) >= _LEAST_TRIALS and _share(entry) <= _LOW_SHARE
 
 
 def _trials(entry: Entry) -> int:

@@ -136,7 +136,9 @@ def _times(run: RunData) -> tuple[list[TimePart], float | None]:
 
 
 def _provenance(run: RunData, method: MethodSummary | None) -> list[tuple[str, str]]:
-    facts: Sequence[tuple[str, object]] = [(name, run.info.get(name)) for name in ("method", "seed", "version", "started", "config_hash")]
+    facts: Sequence[tuple[str, object]] = [
+        (name, run.info.get(name)) for name in ("method", "seed", "version", "started", "config_hash")
+    ]
     facts = [*facts, ("steps", len(run.steps)), ("extractor updates", len(run.extractor))]
     if method is not None:
         origin, machine = method.provenance, method.provenance.machine
