@@ -5,53 +5,48 @@
                      │ credit     └─────────┘ ←── merge
                      └→ extractor's buffer ──→ extractor loop
 
-It runs in one event loop. Bank operations are short and synchronous, so no lock is ever held across an await; only the extractor's
-sampling is awaited, and nothing of the actor's waits for it but `ask`, which has a time limit, and `submit` while the queue is full.
+It runs in one event loop. Bank operations are short and synchronous, and nothing is held across an await, so there is no lock that a
+cancelled task could leave behind. Only the extractor is awaited; all that the actor's loop ever waits for is `ask`, which has a time
+limit, and room in the queue.
+
+Without a worker (lockstep) `drain` and `merge` do their work where they are called. With one (async, see `start`) it distils and merges in
+the background, and both return at once or wait for it with a limit.
 """
 
 import asyncio
-import functools
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from complementary_rl.config import Config
-from complementary_rl.errors import InfrastructureError
-from complementary_rl.experience.bank import Bank, Query
+from complementary_rl.errors import InfrastructureError, UserError
+from complementary_rl.experience.bank import Bank, Query, Retrieved
 from complementary_rl.experience.buffer import ExtractorBuffer
-from complementary_rl.experience.credit import Credit, group_credits, mean_credits
-from complementary_rl.experience.extractor import Distilled, Extractor
+from complementary_rl.experience.crediting import Crediting, Output, by_group
+from complementary_rl.experience.distiller import Distiller, Judge, SetAside
+from complementary_rl.experience.extractor import Extractor
 from complementary_rl.experience.gate import SuccessRates
 from complementary_rl.experience.merge import Merger
 from complementary_rl.experience.questions import Answer, Question
+from complementary_rl.experience.selection import best_and_worst
+from complementary_rl.experience.tally import Tally
+from complementary_rl.experience.waiting import watched
 from complementary_rl.objectives.cispo import CreditedGeneration
-from complementary_rl.types import Metrics, Operation, Task, Trajectory
+from complementary_rl.types import Generation, Metrics, Task, Trajectory
 
-Judge = Callable[[Task, str], bool | None]
 Shelved = list[tuple[int, str]]
+"""Entries that are shown together, as (id, text)."""
 
-SUBMIT_SECONDS = 600.0
-"""How long `submit` waits for room in the queue before it says that distillation stands still."""
+QUEUE_SECONDS = 3600.0
+"""How long `submit` waits for room, and `drain` for the worker, before they say that distillation stands still."""
 ENTRIES_PER_QUESTION = 3
-MAX_WRITERS = 8
-"""How many generations that wrote an entry's very text are credited with it, the newest ones."""
-
-_trajectory = TypeAdapter(Trajectory)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    trajectory: Trajectory
-    attempts: int = 0
+"""Entries an answer is made from: more than a rollout is shown, since the extractor reads them and not the actor."""
 
 
 class ExperienceManager:
     """See the module's docstring. `extractor` is None when nothing is ever written or answered (method "offline").
 
-    `judge`, if given, is only asked for metrics. `train_extractor` False leaves the credit buffer empty, since nobody would take from it.
+    `judge`, if given, is only asked for metrics. `train_extractor` False leaves the buffer empty, since nobody would take from it.
     """
 
     def __init__(
@@ -60,24 +55,23 @@ class ExperienceManager:
         self.bank = bank
         self.buffer = ExtractorBuffer(max_staleness=config.extractor.max_staleness, retrain_gap=config.extractor.retrain_gap)
         self.rates = SuccessRates()
-        self._extractor = extractor
         self._config = config
-        self._judge = judge
-        self._train_extractor = train_extractor
-        self._merger = Merger(bank, extractor, config.merge) if extractor is not None else None
-        self._queue: list[_Waiting] = []
-        self._singly = 0
-        self._changed = asyncio.Condition()
+        self._extractor = extractor
+        self._tally = Tally()
+        self._crediting = Crediting(bank, self.buffer, config.credit, self._tally) if train_extractor else None
+        self._distiller: Distiller | None = None
+        self._merger: Merger | None = None
+        if extractor is not None:
+            self._distiller = Distiller(bank, extractor, config.distill, self._tally, credit=self._credit_output, judge=judge)
+            self._merger = Merger(bank, extractor, config.merge, self._tally)
         self._worker: asyncio.Task[None] | None = None
-        self._counts: Counter[str] = Counter()
-        self._lags: list[int] = []
-        self._events: list[str] = []
+        self._merge_due: int | None = None
 
     # --- what rollouts need ------------------------------------------------------------------------------------------------------
 
     async def retrieve(self, tasks: Sequence[Task], seeds: Sequence[int], step: int, *, training: bool) -> list[list[Shelved]]:
-        """Sets of (entry id, text) to show, per task: `entries_per_group` of them while training, one in evaluation; [] when the bank has
-        nothing near enough."""
+        """Sets of (entry id, text) to show, per task: `entries_per_group` of them while training, one in evaluation; [] when the
+        bank has nothing near enough."""
         settings = self._config.retrieval
         sets = settings.entries_per_group if training else 1
         queries = [
@@ -86,81 +80,132 @@ class ExperienceManager:
         ]
         found = self.bank.retrieve(queries, step=step, retrieval=settings, training=training)
         if training:
-            self._measure_lag([entry.entry_id for hands in found for hand in hands for entry in hand], step)
+            self._measure_lag([entry for hands in found for hand in hands for entry in hand], step)
         return [[[(entry.entry_id, entry.text) for entry in hand] for hand in hands] for hands in found]
 
-    async def ask(self, questions: Sequence[Question], step: int) -> list[Answer | None]:
-        """search_and_ask: retrieve for each question and let the extractor answer. A question about which the bank holds nothing is
-        answered by None, at once."""
+    async def ask(self, questions: Sequence[Question], step: int, *, training: bool = True) -> list[Answer | None]:
+        """search_and_ask: retrieve for each question and let the extractor answer, within `tool.timeout` seconds.
+
+        None stands for a question about which the bank holds nothing (nothing is made up for it), or whose answer is empty or did
+        not come in time. `training` counts the entries as retrieved.
+        """
         assert self._extractor is not None
+        self._tally.count("questions", len(questions))
         queries = [Query(f"{q.task.description} {q.question}", q.task.scope, ENTRIES_PER_QUESTION, q.seed) for q in questions]
-        found = self.bank.retrieve(queries, step=step, retrieval=self._config.retrieval, training=True)
-        texts = [[entry.text for hand in hands for entry in hand] for hands in found]
-        answered = [i for i, known in enumerate(texts) if known]
-        generations = await self._extractor.answer(
-            [questions[i] for i in answered], [texts[i] for i in answered], self._config.tool.max_new_tokens
-        )
-        self.bank.record_generations(generations)
-        self._counts["questions"] += len(questions)
-        self._counts["answers"] += len(answered)
-        answers: list[Answer | None] = [None] * len(questions)
-        for i, generation in zip(answered, generations, strict=True):
-            answers[i] = Answer(self._extractor.text(generation), generation.id)
-        return answers
+        found = self.bank.retrieve(queries, step=step, retrieval=self._config.retrieval, training=training)
+        texts = {q.id: [entry.text for hand in hands for entry in hand] for q, hands in zip(questions, found, strict=True)}
+        known = [question for question in questions if texts[question.id]]
+        generations = await self._answers(known, [texts[question.id] for question in known])
+        self.bank.record_generations(generations.values())
+        answers = {name: self._extractor.text(generation) for name, generation in generations.items()}
+        self._tally.count("answers", sum(bool(text) for text in answers.values()))
+        return [Answer(answers[q.id], q.id) if answers.get(q.id) else None for q in questions]
 
     # --- what finished rollouts tell ---------------------------------------------------------------------------------------------
 
     async def record_rollouts(
         self, trajectories: Sequence[Trajectory], step: int, gate_scores: Mapping[str, float] | None = None
     ) -> None:
-        """Count outcomes in the bank and turn them into credit of the generations that wrote what was shown."""
+        """Count outcomes in the bank and turn them into credit of the generations that wrote what was shown.
+
+        `gate_scores`: trajectory id → s_gate of Eq 8, see `group_credits`.
+        """
+        _assert_training(trajectories)
         self.rates.record(trajectories)
         outcomes = [(entry, t.success, t.id) for t in trajectories for entry in t.entry_ids]
         with self.bank.transaction():
             self.bank.record_outcomes(step, outcomes)
-            if self._train_extractor:
-                self._credit(trajectories, step, gate_scores)
+            if self._crediting is not None:
+                self._crediting.credit_rollouts(trajectories, step, gate_scores)
 
     async def submit(self, trajectories: Sequence[Trajectory]) -> None:
-        """Queue episodes for distillation, at most `distill.per_group` of a group. While the queue is full, waits; drops nothing.
+        """Queue episodes for distillation, at most `distill.per_group` of a group. While the queue is full it waits for the worker,
+        or reads a batch itself when there is none; nothing is dropped.
 
-        Raises InfrastructureError when there is no room for `SUBMIT_SECONDS`."""
-        assert all(t.task.split == "train" for t in trajectories), "the bank is never written from held-out tasks"
-        groups: dict[int, list[Trajectory]] = defaultdict(list)
-        for trajectory in trajectories:
-            groups[trajectory.group].append(trajectory)
-        for group in groups.values():
-            for trajectory in select_for_distillation(group, self._config.distill.per_group):
-                await self._enqueue(_Waiting(trajectory))
+        Raises InfrastructureError when there is no room for `QUEUE_SECONDS`, and what the worker died of.
+        """
+        _assert_training(trajectories)
+        distiller = self._distilling
+        for group in by_group(trajectories):
+            for trajectory in best_and_worst(group, self._config.distill.per_group):
+                while distiller.queue.full:
+                    if self._worker is None:
+                        await distiller.read_batch()
+                    else:
+                        await self._wait_for_worker(distiller.queue.room(), f"room for episode {trajectory.id}")
+                distiller.queue.put(trajectory)
 
     async def drain(self) -> None:
-        """Distil everything queued, in order (the lockstep schedule)."""
-        while self._queue:
-            await self._distill_batch()
+        """Return when everything queued has been distilled, in order.
+
+        Raises InfrastructureError when the worker does not manage within `QUEUE_SECONDS`, and what it died of.
+        """
+        distiller = self._distilling
+        if self._worker is not None:
+            await self._wait_for_worker(distiller.queue.join(), "the queue to empty")
+        while distiller.queue:
+            await distiller.read_batch()
+
+    async def merge(self, step: int) -> None:
+        """One merge of the bank. With a worker it only leaves word: the worker merges after the batch it is reading."""
+        if self._worker is None:
+            await self._merge(step)
+            return
+        self._tally.count("merges_skipped", self._merge_due is not None)
+        self._merge_due = step
+        self._distilling.queue.changed.notify()
+
+    # --- the background worker (async schedule) ----------------------------------------------------------------------------------
 
     def start(self) -> "asyncio.Task[None]":
-        """Start the background worker (the async schedule); returns its task, so that its failure is seen."""
+        """Start the worker; returns its task, so that its failure is seen."""
         assert self._worker is None
         self._worker = asyncio.create_task(self._work(), name="distillation worker")
         return self._worker
 
-    async def stop(self, timeout: float) -> None:
-        """Stop the worker and distil what is still queued, within `timeout` seconds; what is left stays queued and is checkpointed."""
-        if self._worker is not None:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
-            self._worker = None
-        try:
-            await asyncio.wait_for(self.drain(), timeout)
-        except TimeoutError:
-            self._events.append(
-                f"{len(self._queue)} episodes were still waiting for distillation after {timeout:.0f} s; they stay queued"
-            )
+    async def stop(self, within: float) -> None:
+        """Stop the worker and distil what is still queued, within some seconds; what is left stays queued and is checkpointed.
 
-    async def merge(self, step: int) -> None:
-        """One merge of the bank."""
-        assert self._merger is not None
-        await self._merger.run(step)
+        Raises what the worker died of, if it did, and distils nothing then.
+        """
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+            done, _ = await asyncio.wait({worker}, timeout=within)
+            if done and not worker.cancelled():
+                worker.result()
+        try:
+            async with asyncio.timeout(within):
+                await self.drain()
+        except TimeoutError:
+            left = len(self._distilling.queue)
+            self._tally.tell(f"{left} episodes still waited for distillation after {within:.0f} s; they stay queued")
+
+    async def _work(self) -> None:
+        distiller = self._distilling
+        while True:
+            if self._merge_due is not None:
+                await self._merge(self._merge_due)
+                self._merge_due = None
+            elif distiller.queue:
+                await distiller.read_batch()
+            else:
+                # The one wait without a limit: there may be no work for as long as the actor likes.
+                await distiller.queue.changed.wait()
+
+    async def _wait_for_worker(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Await something that the worker brings about, and fail with it."""
+        assert self._worker is not None
+        waiter = asyncio.ensure_future(work)
+        try:
+            await watched(
+                _first_of(waiter, self._worker),
+                who="the actor's loop",
+                what=f"{what}; the distillation worker has {len(self._distilling.queue)} episodes queued",
+                limit=QUEUE_SECONDS,
+            )
+        finally:
+            waiter.cancel()
 
     # --- what the extractor's loop needs -----------------------------------------------------------------------------------------
 
@@ -182,172 +227,104 @@ class ExperienceManager:
 
     # --- metrics and state -------------------------------------------------------------------------------------------------------
 
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """Every episode of the run that the extractor could not be made to read, with its cause."""
+        return [] if self._distiller is None else self._distiller.set_aside
+
     def take_metrics(self) -> Metrics:
-        """What happened since the last call, and how things stand (names with ``bank_``, ``queue``, ``buffer``)."""
-        counts, self._counts = self._counts, Counter()
-        lags, self._lags = self._lags, []
-        metrics: Metrics = {name: float(value) for name, value in sorted(counts.items())}
-        for judged in ("entries", "won_entries"):
-            total = counts[f"judged_{judged}"]
-            if total:
-                metrics[f"useful_share_{judged}"] = counts[f"useful_{judged}"] / total
-        if lags:
-            metrics["lag_steps"] = sum(lags) / len(lags)
-        if self._merger is not None:
-            metrics |= {f"merge_{name}": float(value) for name, value in sorted(self._merger.take_counts().items())}
+        """What happened since the last call, and how things stand now; docs/experience.md names them all."""
+        metrics = self._tally.take()
         metrics |= {f"bank_{name}": float(value) for name, value in self.bank.counts().items()}
-        metrics["queue"] = float(len(self._queue))
+        metrics["queue"] = float(len(self._distiller.queue)) if self._distiller is not None else 0.0
         metrics["buffer"] = float(len(self.buffer))
         metrics["dropped_stale"] = float(self.buffer.dropped_stale)
         return metrics
 
     def take_events(self) -> list[str]:
         """What a person should know of, since the last call; among them every episode set aside, with its cause."""
-        events, self._events = self._events, []
-        return events
+        return self._tally.take_events()
 
     def state_dict(self) -> dict[str, Any]:
-        """JSON-able; with the bank's own checkpoint, all there is. Queued episodes are kept whole."""
+        """JSON-able; with the bank's own checkpoint, all there is. Queued episodes are kept whole, those being read included."""
         return {
             "buffer": self.buffer.state_dict(),
             "rates": self.rates.state_dict(),
+            "merge_due": self._merge_due,
             "merger": None if self._merger is None else self._merger.state_dict(),
-            "queue": [
-                {"trajectory": _trajectory.dump_python(w.trajectory, mode="json"), "attempts": w.attempts} for w in self._queue
-            ],
+            "distiller": None if self._distiller is None else self._distiller.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from what `state_dict` returned."""
         self.buffer.load_state_dict(state["buffer"])
         self.rates.load_state_dict(state["rates"])
+        self._merge_due = state["merge_due"]
         if self._merger is not None:
             self._merger.load_state_dict(state["merger"])
-        self._queue = [_Waiting(_trajectory.validate_python(item["trajectory"]), item["attempts"]) for item in state["queue"]]
+        if self._distiller is not None:
+            self._distiller.load_state_dict(state["distiller"])
 
     # --- inside ------------------------------------------------------------------------------------------------------------------
 
-    def _credit(self, trajectories: Sequence[Trajectory], step: int, gate_scores: Mapping[str, float] | None) -> None:
-        groups: dict[int, list[Trajectory]] = defaultdict(list)
-        for trajectory in trajectories:
-            groups[trajectory.group].append(trajectory)
-        earned: list[tuple[str, Credit]] = []
-        for group in groups.values():
-            found = group_credits(group, self._config.credit.rule, gate_scores)
-            for entry_id, credit in found.entries.items():
-                # All who wrote this very text earned it: crediting the first writer alone starves the extractor, which soon
-                # writes little that is new.
-                earned += [(writer, credit) for writer in self.bank.writers(entry_id)[-MAX_WRITERS:]]
-            earned += found.answers.items()
-        credits = mean_credits(earned)
-        for generation in self.bank.generations(list(credits)):
-            self.buffer.add(generation.id, generation.version, credits[generation.id])
-        self.bank.record_credits(step, [(name, credit.value, credit.rollouts) for name, credit in credits.items()])
-        self._counts["credits"] += len(credits)
-        self._counts["negative_credits"] += sum(credit.value < 0 for credit in credits.values())
+    @property
+    def _distilling(self) -> Distiller:
+        assert self._distiller is not None, "this run has no extractor"
+        return self._distiller
 
-    async def _enqueue(self, waiting: _Waiting) -> None:
-        async with self._changed:
-            if self._worker is not None and len(self._queue) >= self._config.distill.queue_size:
-                try:
-                    await asyncio.wait_for(self._changed.wait_for(self._has_room), SUBMIT_SECONDS)
-                except TimeoutError:
-                    raise InfrastructureError(
-                        f"an episode waited {SUBMIT_SECONDS:.0f} s for the distillation worker, which has {len(self._queue)} queued; "
-                        "raise distill.queue_size, lower distill.per_group, or give the extractor more compute"
-                    ) from None
-            self._queue.append(waiting)
-            self._changed.notify_all()
+    def _credit_output(self, generation: Generation, output: Output, step: int) -> None:
+        if self._crediting is not None:
+            self._crediting.credit_output(generation, output, step)
 
-    def _has_room(self) -> bool:
-        return len(self._queue) < self._config.distill.queue_size
-
-    async def _work(self) -> None:
-        while True:
-            async with self._changed:
-                await self._changed.wait_for(lambda: bool(self._queue))
-            await self._distill_batch()
-
-    async def _distill_batch(self) -> None:
-        """Distil the head of the queue. Items leave it only once their operations are in the bank, so a cancelled or crashed call
-        loses none."""
+    async def _answers(self, questions: Sequence[Question], texts: Sequence[Sequence[str]]) -> dict[str, Generation]:
         assert self._extractor is not None
-        batch = self._queue[: 1 if self._singly else self._config.distill.batch_size]
+        tool = self._config.tool
         try:
-            texts = {entry: self.bank.entry(entry).text for w in batch for entry in w.trajectory.entry_ids}
-            results = await self._extractor.distill([w.trajectory for w in batch], texts)
+            async with asyncio.timeout(tool.timeout):
+                generations = await self._extractor.answer(questions, texts, tool.max_new_tokens)
+        except TimeoutError:
+            self._tally.count("answers_late", len(questions))
+            return {}
+        except (InfrastructureError, UserError):
+            raise
         except Exception as error:
-            await self._failed(batch, error)
+            self._tally.count("answers_failed", len(questions))
+            self._tally.tell(f"{len(questions)} questions got no answer, the extractor failed: {type(error).__name__}: {error}")
+            return {}
+        return {generation.id: generation for generation in generations if generation is not None}
+
+    async def _merge(self, step: int) -> None:
+        assert self._merger is not None
+        self._tally.count("merges")
+        try:
+            unparsable = await self._merger.run(step)
+        except (InfrastructureError, UserError):
+            raise
+        except Exception as error:
+            self._tally.count("merge_failures")
+            self._tally.tell(f"the merge of step {step} was broken off, the extractor failed: {type(error).__name__}: {error}")
             return
-        with self.bank.transaction():
-            self.bank.record_generations([result.generation for result in results])
-            for result in results:
-                self._apply(result)
-        await self._leave_queue(len(batch))
+        if self._crediting is not None:
+            for generation in unparsable:
+                self._crediting.credit_output(generation, "unparsable", step)
 
-    async def _failed(self, batch: list[_Waiting], error: Exception) -> None:
-        """A batch that failed is read again one by one, so that one bad episode does not take others with it; an episode out of
-        attempts is set aside with its cause."""
-        self._counts["retries"] += 1
-        if len(batch) > 1:
-            self._singly = len(batch)
-            return
-        batch[0].attempts += 1
-        if batch[0].attempts >= self._config.distill.max_attempts:
-            self._counts["set_aside"] += 1
-            self._events.append(f"episode {batch[0].trajectory.id} was set aside, its distillation failed: {error!r}")
-            await self._leave_queue(1)
-
-    async def _leave_queue(self, count: int) -> None:
-        async with self._changed:
-            del self._queue[:count]
-            self._singly = max(0, self._singly - count)
-            self._changed.notify_all()
-
-    def _apply(self, result: Distilled) -> None:
-        trajectory, generation, parsed = result.trajectory, result.generation, result.parsed
-        self._counts["distilled"] += 1
-        self._counts["written_tokens"] += len(generation.token_ids)
-        self._counts["cut_turns"] += result.cut_turns
-        self._counts["repaired"] += parsed.repaired and parsed.parsable
-        for name, count in parsed.problems.items():
-            self._counts[f"problem_{name}"] += count
-        if not parsed.parsable:
-            self._credit_directly(result, self._config.credit.unparsable)
-        for operation in parsed.operations:
-            self._apply_operation(trajectory, generation.id, operation, result)
-
-    def _apply_operation(self, trajectory: Trajectory, generation_id: str, operation: Operation, result: Distilled) -> None:
-        self._counts[operation.kind] += 1
-        task, step = trajectory.task, trajectory.step
-        if operation.kind == "return":
-            self.bank.record_return(step=step, generation_id=generation_id)
-            self._credit_directly(result, self._config.credit.returned)
-            return
-        assert operation.text is not None
-        write = functools.partial(self.bank.update, operation.targets[0]) if operation.kind == "update" else self.bank.add
-        added = write(operation.text, key_text=task.description, scope=task.scope, step=step, generation_id=generation_id)
-        self._counts[added.outcome] += 1
-        useful = None if self._judge is None else self._judge(task, operation.text)
-        if useful is not None:
-            for name in ("entries", *(["won_entries"] if trajectory.success else [])):
-                self._counts[f"judged_{name}"] += 1
-                self._counts[f"useful_{name}"] += useful
-
-    def _credit_directly(self, result: Distilled, value: float | None) -> None:
-        if value is not None and self._train_extractor:
-            self.buffer.add(result.generation.id, result.generation.version, Credit(value))
-
-    def _measure_lag(self, entry_ids: Sequence[int], step: int) -> None:
-        for entry_id in entry_ids:
+    def _measure_lag(self, retrieved: Sequence[Retrieved], step: int) -> None:
+        """Steps from the episode an entry was learnt from to the first retrieval."""
+        for entry_id, times in Counter(entry.entry_id for entry in retrieved).items():
             entry = self.bank.entry(entry_id)
-            if entry.stats.retrieved <= 1:
-                self._lags.append(step - entry.created_step)
+            if entry.stats.retrieved == times:
+                self._tally.observe("lag_steps", step - entry.created_step)
 
 
-def select_for_distillation(group: Sequence[Trajectory], limit: int | None) -> list[Trajectory]:
-    """At most `limit` episodes of a group: best and worst by turns, so that a small share still holds both outcomes."""
-    ranked = sorted(group, key=lambda trajectory: (-trajectory.reward, trajectory.member))
-    if limit is None or limit >= len(ranked):
-        return list(group)
-    best = ranked[: (limit + 1) // 2]
-    return best + ranked[len(ranked) - limit // 2 :]
+async def _first_of(waiter: "asyncio.Future[None]", worker: "asyncio.Task[None]") -> None:
+    """Wait for `waiter`; a worker that ends before is an error, its own if it had one."""
+    await asyncio.wait({waiter, worker}, return_when=asyncio.FIRST_COMPLETED)
+    if waiter.done():
+        waiter.result()
+        return
+    worker.result()
+    raise AssertionError("the distillation worker works until it is stopped")
+
+
+def _assert_training(trajectories: Sequence[Trajectory]) -> None:
+    assert all(t.task.split == "train" for t in trajectories), "the bank is never written from held-out tasks"

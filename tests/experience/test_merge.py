@@ -1,0 +1,171 @@
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from complementary_rl.config import ExtractorConfig, MergeConfig
+from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.extractor import Extractor
+from complementary_rl.experience.merge import Merger
+from complementary_rl.experience.tally import Tally
+from complementary_rl.prompts import PromptSet
+from tests.helpers.banks import add, open_bank
+from tests.helpers.scripted import ScriptedEngine
+
+KEEP_ALL = "[]"
+
+
+def ids_of(prompt: str) -> list[int]:
+    return [int(found) for found in re.findall(r"^(\d+): ", prompt, re.MULTILINE)]
+
+
+def merge_first_two(prompt: str) -> str:
+    first, second = ids_of(prompt)[:2]
+    return json.dumps([{"op": "merge", "ids": [first, second], "text": f"both {first} and {second}"}])
+
+
+class Bench:
+    def __init__(
+        self, path: Path, reply: Callable[[str], str], *, chunk: int = 4, max_chunks: int = 8, context: int = 4096
+    ) -> None:
+        self.bank: Bank = open_bank(path)
+        self.engine = ScriptedEngine(reply, max_context=context)
+        config = ExtractorConfig.model_validate({"sampling": {"max_new_tokens": 200}})
+        extractor = Extractor(self.engine, self.engine.codec, PromptSet.load("compact"), config, run_seed=0, instructions="")
+        self.tally = Tally()
+        self.merger = Merger(self.bank, extractor, MergeConfig(chunk=chunk, max_chunks=max_chunks), self.tally)
+
+    def fill(self, *sizes: int, scope: str = "rooms") -> None:
+        for shelf, size in enumerate(sizes):
+            for i in range(size):
+                add(self.bank, f"note {shelf}.{i}", key=f"room {shelf}", scope=scope)
+
+    def chunks(self) -> list[list[int]]:
+        return [ids_of(prompt) for prompt in self.engine.prompts()]
+
+    def run(self, step: int = 1) -> None:
+        asyncio.run(self.merger.run(step))
+
+
+def test_entries_of_one_task_meet_and_those_alone_meet_in_their_scope(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: KEEP_ALL)
+    bench.fill(2, 1, 3, 1)
+    add(bench.bank, "elsewhere alone", key="river", scope="rivers")
+    bench.run()
+    assert bench.chunks() == [[1, 2], [4, 5, 6], [3, 7]]
+    assert [len(call) for call in bench.engine.calls] == [3], "the chunks of a round are one batched call"
+    assert len(bench.bank) == 8, "entries that are not mentioned are kept"
+
+
+def test_a_chunks_output_slides_into_the_next(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", merge_first_two)
+    bench.fill(8)
+    bench.run()
+    # 1 and 2 become 9, which slides on together with 3.
+    assert bench.chunks()[:3] == [[1, 2, 3, 4], [9, 3, 5, 6], [10, 5, 7, 8]]
+    assert all(len(chunk) <= 4 for chunk in bench.chunks())
+    merged = bench.bank.entry(9)
+    assert (merged.text, merged.parents, merged.key_text, merged.generation_id) == ("both 1 and 2", (1, 2), "room 0", "m/s1-0")
+    assert bench.bank.entry(1).retired_step == 1
+
+
+def test_a_merge_is_bounded_and_the_next_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: KEEP_ALL, max_chunks=2)
+    bench.fill(6, 2, 2)
+    for step in range(3):
+        bench.run(step)
+    first, second = [1, 2, 3, 4], [1, 2, 5, 6]
+    assert bench.chunks() == [first, [7, 8], [9, 10], second, [7, 8], [9, 10]]
+    ids = [request.id for call in bench.engine.calls for request in call]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_small_bank_is_read_once_per_merge(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: KEEP_ALL)
+    bench.fill(3)
+    bench.run()
+    assert bench.chunks() == [[1, 2, 3]]
+    bench.run(2)
+    assert bench.chunks() == [[1, 2, 3]] * 2
+
+
+def test_nothing_to_merge_asks_nobody(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", merge_first_two)
+    bench.run()
+    bench.fill(1)
+    bench.run()
+    assert bench.engine.calls == []
+
+
+def test_the_cursor_survives_a_checkpoint(tmp_path: Path) -> None:
+    def life(name: str, *, checkpoint: bool) -> list[list[int]]:
+        bench = Bench(tmp_path / f"{name}.sqlite", merge_first_two, max_chunks=2)
+        bench.fill(7, 5, 1, 1, 1)
+        chunks: list[list[int]] = []
+        for step in range(6):
+            bench.run(step)
+            chunks, bench_chunks = bench.chunks(), chunks
+            assert len(chunks) > len(bench_chunks) or step > 3
+            if checkpoint:
+                bench.merger.load_state_dict(json.loads(json.dumps(bench.merger.state_dict())))
+        return chunks
+
+    assert life("whole", checkpoint=False) == life("resumed", checkpoint=True)
+
+
+def test_drop_and_merge_are_applied_and_counted(tmp_path: Path) -> None:
+    answer = '[{"op":"keep","id":1},{"op":"merge","ids":[2,3],"text":"both"},{"op":"drop","id":4}]'
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: answer)
+    bench.fill(4)
+    bench.run()
+    assert [e.text for e in bench.bank.entries()] == ["note 0.0", "both"]
+    assert bench.bank.generations(["m/s1-0"])[0].id == "m/s1-0"
+    counts = bench.tally.take()
+    assert (counts["merge_chunks"], counts["merge_merge"], counts["merge_drop"]) == (1, 1, 1)
+
+
+def test_an_answer_that_cannot_be_read_changes_nothing_and_is_handed_back(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: "let me think")
+    bench.fill(3)
+    [unparsable] = asyncio.run(bench.merger.run(1))
+    assert unparsable.id == "m/s1-0"
+    assert len(bench.bank) == 3
+    assert bench.tally.take()["merge_unparsable"] == 1
+
+
+def test_an_entry_retired_while_the_extractor_read_is_skipped_and_counted(tmp_path: Path) -> None:
+    answer = '[{"op":"merge","ids":[1,2],"text":"both"},{"op":"drop","id":3}]'
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: answer)
+    bench.fill(3)
+
+    async def run() -> None:
+        bench.engine.gate = asyncio.Event()
+        merging = asyncio.create_task(bench.merger.run(1))
+        await asyncio.sleep(0.01)
+        bench.bank.update(2, "rewritten", key_text="room 0", scope="rooms", step=1)
+        bench.engine.gate.set()
+        await merging
+
+    asyncio.run(run())
+    assert [e.text for e in bench.bank.entries()] == ["note 0.0", "rewritten"]
+    counts = bench.tally.take()
+    assert counts["merge_conflict"] == 1
+    assert counts["merge_drop"] == 1
+
+
+def test_a_chunk_that_does_not_fit_the_context_is_counted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: KEEP_ALL, context=300)
+    for text in ("long " * 150, "short"):
+        add(bench.bank, text, key="room 0")
+    bench.run()
+    assert bench.engine.calls == []
+    assert bench.tally.take()["merge_too_long"] == 1
+
+
+def test_a_crowded_strand_is_read_to_its_end(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: KEEP_ALL, max_chunks=3)
+    bench.fill(20)
+    for step in range(4):
+        bench.run(step)
+    assert {entry for chunk in bench.chunks() for entry in chunk} == set(range(1, 21))
