@@ -166,7 +166,13 @@ def episode(step: int, index: int, guided: bool, success: bool) -> dict[str, Any
 def _rollout(probability: float, n: int, random: np.random.Generator) -> dict[str, float]:
     success = random.binomial(n, probability) / n
     actions = 14.5 - 7 * probability + random.normal() * 0.3
-    return {"success": success, "reward": success, "actions": actions, "actions_per_success": 11.5 - 6 * probability, "n": float(n)}
+    return {
+        "success": success,
+        "reward": success,
+        "actions": actions,
+        "actions_per_success": 11.0 - 5 * probability + random.normal() * 0.3,
+        "n": float(n),
+    }
 
 
 def _extractor(t: float, random: np.random.Generator) -> dict[str, float]:
@@ -186,7 +192,7 @@ def _arms(guided: bool, random: np.random.Generator) -> dict[str, ArmSummary]:
     arms = {}
     for arm, rate in rates.items():
         wins = random.random(256) < rate
-        actions = np.where(wins, random.integers(3, 11, 256), 16).astype(float)
+        actions = np.where(wins, random.integers(3, 11, 256) + round(5 - 6 * rate), 16).astype(float)
         columns = {
             "success": wins.astype(float),
             "reward": wins.astype(float),

@@ -79,10 +79,6 @@ def _failed(entry: Entry) -> bool:
     return _trials(entry) >= _LEAST_TRIALS and _share(entry) <= _LOW_SHARE
 
 
-def _failed(entry: Entry) -> bool:
-    return _trials(entry) >= _LEAST_TRIALS and _share(entry) <= _LOW_SHARE
-
-
 def _trials(entry: Entry) -> int:
     return entry.stats.successes + entry.stats.failures
 

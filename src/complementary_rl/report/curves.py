@@ -37,12 +37,12 @@ def training_pictures(runs: Sequence[RunData]) -> list[Picture]:
     success = [line for run in runs for line in _condition_lines(run, runs, "success")]
     actions = [line for run in runs for line in _condition_lines(run, runs, "actions_per_success")]
     smoothing = f"Thick: mean over {window} steps; faint: each step." if window > 1 else "One value a step."
-    dots = " Dots: the final evaluation with its 95 % interval." if any(line.point for line in success) else ""
+    dots = " Dots: the final evaluation with its 95% interval." if any(line.point for line in success) else ""
     note = f"Share of training episodes that reached the goal. {smoothing}{dots}"
     direct = "Actions of the episodes that reached the goal: fewer is a more direct way."
     return [
-        _picture("Success", note, success, "success", share=True, wide=True, window=window),
-        _picture("Actions per success", direct, actions, "actions", wide=True, window=window),
+        _picture("Success", note, success, "success", share=True, size="wide", window=window),
+        _picture("Actions per success", direct, actions, "actions", size="low", window=window),
     ]
 
 
@@ -158,14 +158,14 @@ def _picture(
     name: str,
     *,
     share: bool = False,
-    wide: bool = False,
+    size: str = "half",
     window: int = 1,
     x_label: str = "training episodes",
 ) -> Picture:
     drawn = [line for line in lines if line.x]
     if not drawn:
-        return Picture(title, "Nothing was recorded for this.", None, wide)
-    return Picture(title, note, line_plot(drawn, name=name, x_label=x_label, share=share, wide=wide, window=window), wide)
+        return Picture(title, "Nothing was recorded for this.", None, size != "half")
+    return Picture(title, note, line_plot(drawn, name=name, x_label=x_label, share=share, size=size, window=window), size != "half")
 
 
 def _window(runs: Sequence[RunData]) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from complementary_rl.report.bankview import shortened
-from complementary_rl.report.findings import ARM_NAMES
+from complementary_rl.report.findings import ARM_NAMES, arm_colour
 from complementary_rl.report.rundir import read_episodes
 
 _EVALUATION_ID = re.compile(r"eval\d+-(\w+)-")
@@ -33,7 +33,7 @@ class EpisodeView:
     reward: float
 
 
-def chosen_episodes(directory: Path) -> list[EpisodeView]:
+def chosen_episodes(directory: Path, method: str) -> list[EpisodeView]:
     """The first episode of each kind (arm, won or lost) in the newest files, evaluations before training: not the best ones."""
     files = sorted((directory / "episodes").glob("*.jsonl"), key=_newest_first)[:_FILES_READ]
     found: dict[tuple[str, bool], EpisodeView] = {}
@@ -41,7 +41,7 @@ def chosen_episodes(directory: Path) -> list[EpisodeView]:
         for episode in read_episodes(path):
             arm, success = arm_of(episode), bool(episode.get("success"))
             if (arm, success) not in found:
-                found[arm, success] = _view(episode, arm, success, evaluated=path.stem.startswith("eval"))
+                found[arm, success] = _view(episode, arm, arm_colour(method, arm), evaluated=path.stem.startswith("eval"))
     order = {name: index for index, name in enumerate(ARM_NAMES)}
     return [found[kind] for kind in sorted(found, key=lambda kind: (order.get(kind[0], len(order)), not kind[1]))]
 
@@ -57,14 +57,14 @@ def _newest_first(path: Path) -> tuple[bool, int]:
     return kind != "eval", -int(number) if number.isdigit() else 0
 
 
-def _view(episode: dict[str, Any], arm: str, success: bool, *, evaluated: bool) -> EpisodeView:
+def _view(episode: dict[str, Any], arm: str, colour: str, *, evaluated: bool) -> EpisodeView:
     task = episode.get("task")
     entries = episode.get("entries")
     turns = [_turn(turn) for turn in episode["turns"] if isinstance(turn, dict)]
     return EpisodeView(
         arm=ARM_NAMES.get(arm, arm),
-        colour=arm if arm in ARM_NAMES else "muted",
-        success=success,
+        colour=colour,
+        success=bool(episode.get("success")),
         where=f"{'evaluation after' if evaluated else 'training,'} step {episode.get('step', '?')}",
         description=shortened(task.get("description", "") if isinstance(task, dict) else "", _MOST_CHARACTERS),
         entries=[(str(e.get("id", "?")), shortened(e.get("text", ""))) for e in entries or () if isinstance(e, dict)],

@@ -112,7 +112,7 @@ def _view(run: RunData, summary: RunSummary | None, prefix: str) -> RunView:
         failed=failed_entries(run.bank) if run.bank else [],
         times=times,
         compute_share=compute_share,
-        episodes=chosen_episodes(run.directory),
+        episodes=chosen_episodes(run.directory, run.method),
         events=[shortened(event) for event in run.events[-_MOST_EVENTS:]],
         more_events=max(0, len(run.events) - _MOST_EVENTS),
         problems=run.problems,

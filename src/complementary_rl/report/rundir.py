@@ -10,11 +10,9 @@ from complementary_rl.errors import UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
 from complementary_rl.report.state import number
-from complementary_rl.report.summary import RunSummary, load_summary
+from complementary_rl.report.summary import BASELINE, RunSummary, load_summary
 from complementary_rl.report.tail import parse_record
 from complementary_rl.types import Entry
-
-BASELINE = "baseline"
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,10 @@ class RunData:
 
 
 def find_runs(directory: Path) -> list[Path]:
-    """`directory` if it is a run, else the runs right under it, baselines first. Raises UserError when there is none."""
+    """`directory` if it is a run, else the runs right under it, the baseline last. Raises UserError when there is none."""
     if _is_run(directory):
         return [directory]
-    found = sorted((path for path in directory.glob("*") if _is_run(path)), key=lambda path: (path.name != BASELINE, path.name))
+    found = sorted((path for path in directory.glob("*") if _is_run(path)), key=lambda path: (path.name == BASELINE, path.name))
     if not found:
         what = "holds no run" if directory.is_dir() else "does not exist"
         raise UserError(f"{directory} {what}; give a run directory such as runs/quickstart, which has a run.json or runs in it")

@@ -4,7 +4,7 @@ A file of one run and one that combines several have the same shape: `methods` m
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from complementary_rl.report.times import TimeShares
 __all__ = [
     "ArmSummary",
     "BankSummary",
+    "Comparison",
     "Estimate",
     "MethodSummary",
     "RunSummary",
@@ -32,6 +33,7 @@ SCHEMA_VERSION = 1
 
 FILE = "summary.json"
 BASELINE = "baseline"
+ARMS = ("guided", "free", "shuffled")
 
 
 class _Model(BaseModel):
@@ -150,6 +152,15 @@ class MethodSummary(_Model):
         return self.headline.actions_per_success
 
 
+class Comparison(_Model):
+    """Success of one arm of a method minus that of the baseline's free arm."""
+
+    method: str
+    arm: str
+    difference: Estimate
+    """Bootstrapped as independent samples over evaluation episodes; `n` is the smaller number of episodes."""
+
+
 class RunSummary(_Model):
     """All of `summary.json`."""
 
@@ -157,8 +168,8 @@ class RunSummary(_Model):
     name: str
     """Name of the run, or of the directory that holds the runs."""
     methods: dict[str, MethodSummary]
-    comparisons: dict[str, Estimate] = Field(default_factory=dict)
-    """Differences in success to the baseline, such as `complementary guided − baseline`."""
+    comparisons: tuple[Comparison, ...] = ()
+    """With the baseline, where there is one among several runs."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -182,13 +193,14 @@ class RunSummary(_Model):
         """A table for the terminal: a line per method and arm, then the comparisons."""
         rows = [("method", "evaluated", "success", "actions per success", "episodes")]
         for name, method in self.methods.items():
-            for arm, result in method.arms.items():
+            for arm in arm_order(method.arms):
+                result = method.arms[arm]
                 actions = result.actions_per_success.text(".1f")
                 rows.append((name, arm, result.success.text(), actions, str(result.success.n)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines += [f"{name}: {difference.text('+.2f')}" for name, difference in self.comparisons.items()]
-        return "\n".join([*lines, "means with 95 % bootstrap intervals over evaluation episodes"])
+        lines += [f"{c.method} {c.arm} − {BASELINE}: {c.difference.text('+.2f')}" for c in self.comparisons]
+        return "\n".join([*lines, "means with 95% bootstrap intervals over evaluation episodes"])
 
 
 def write_summary(directory: Path, summary: RunSummary) -> Path:
@@ -224,7 +236,7 @@ def load_summary(directory: Path) -> RunSummary:
 
 
 def combine_summaries(directory: Path, runs: Sequence[Path]) -> RunSummary:
-    """Put the summaries of `runs` together, write them as the summary of `directory`, and return it.
+    """Put the summaries of `runs` together, write them as the summary of `directory`, and return it. The baseline comes last.
 
     Methods keep their name; where two runs used the same method, each goes by the name of its directory.
     """
@@ -234,19 +246,26 @@ def combine_summaries(directory: Path, runs: Sequence[Path]) -> RunSummary:
     for run, summary in loaded:
         for name, method in summary.methods.items():
             methods[name if names.count(name) == 1 else run.name] = method
+    if BASELINE in methods:
+        methods[BASELINE] = methods.pop(BASELINE)
     combined = RunSummary(name=directory.name, methods=methods, comparisons=_comparisons(methods))
     write_summary(directory, combined)
     return combined
 
 
-def _comparisons(methods: Mapping[str, MethodSummary]) -> dict[str, Estimate]:
+def arm_order(arms: Iterable[str]) -> list[str]:
+    """Arms as people read them: guided, free, shuffled, then any other."""
+    return sorted(arms, key=lambda arm: (ARMS.index(arm) if arm in ARMS else len(ARMS), arm))
+
+
+def _comparisons(methods: Mapping[str, MethodSummary]) -> tuple[Comparison, ...]:
     if BASELINE not in methods:
-        return {}
+        return ()
     reference = methods[BASELINE].success_free
-    differences = {
-        f"{name} {arm} − {BASELINE}": rate_difference(result.success, reference, method.provenance.seed)
+    found = [
+        Comparison(method=name, arm=arm, difference=rate_difference(method.arms[arm].success, reference, method.provenance.seed))
         for name, method in methods.items()
         if name != BASELINE
-        for arm, result in method.arms.items()
-    }
-    return {name: difference for name, difference in differences.items() if difference.n}
+        for arm in arm_order(method.arms)
+    ]
+    return tuple(comparison for comparison in found if comparison.difference.n)

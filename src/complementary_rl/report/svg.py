@@ -18,12 +18,14 @@ COLOURS = (
 """Names of CSS variables."""
 _PLACEHOLDER = {name: f"#{0x0B0000 + index:06x}" for index, name in enumerate(COLOURS)}
 
-WIDE, HALF = (7.4, 3.1), (3.6, 2.3)
+SIZES = {"wide": (7.4, 3.1), "low": (7.4, 2.2), "half": (3.6, 2.3)}
 """Figure sizes in inches; text keeps its size on the page because a wide figure spans twice the room."""
+_AXES = {"wide": (0.065, 0.14, 0.79, 0.82), "low": (0.065, 0.20, 0.79, 0.75), "half": (0.13, 0.19, 0.66, 0.76)}
+_LABEL_INCHES = 0.19
+"""Least distance of two line labels."""
 _NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" aria-hidden="true"'
+_ROUND = (1, 2, 2.5, 5, 10)
 _MOST_POINTS = 400
-_LABEL_GAP = 0.075
-"""Least distance of two line labels, as a share of the plot's height (wide; half figures need more)."""
 
 
 @dataclass(frozen=True)
@@ -53,43 +55,43 @@ def line_plot(
     name: str,
     x_label: str,
     share: bool = False,
-    wide: bool = False,
+    size: str = "half",
     window: int = 1,
     from_zero: bool = True,
 ) -> str:
     """An ``<svg>`` of the lines, each smoothed over `window` values with the raw values faint behind, labelled at its end.
 
-    `share` sets a scale of 0 to 100 %. `name` makes the element ids unique in the page. Lines without values are left out.
+    `size` is one of `SIZES`. `share` sets a scale of 0 to 100%. `name` makes the element ids unique in the page. Lines without values
+    are left out.
     """
     drawn = [line for line in lines if len(line.x)]
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 8.5, "path.simplify": True}):
-        figure = Figure(figsize=WIDE if wide else HALF)
+        figure = Figure(figsize=SIZES[size])
         FigureCanvasSVG(figure)
-        axes = figure.add_axes((0.065, 0.14, 0.79, 0.82) if wide else (0.13, 0.19, 0.66, 0.76))
+        axes = figure.add_axes(_AXES[size])
         _style(axes, x_label, share)
         ends = [_draw(axes, line, window) for line in drawn]
         _limits(axes, drawn, share, from_zero)
-        _label_ends(axes, drawn, ends, _LABEL_GAP if wide else 1.6 * _LABEL_GAP)
+        _label_ends(axes, drawn, ends, _LABEL_INCHES / (SIZES[size][1] * _AXES[size][3]))
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _themed(buffer.getvalue(), name)
 
 
 def _draw(axes: Any, line: Line, window: int) -> float:
-    """Draw one line; returns the y of its label."""
+    """Draw one line; returns where it ends."""
     colour = _PLACEHOLDER[line.colour]
     x, y = list(line.x), smooth(line.y, window)
     style = (0, (4, 2)) if line.dashed else "solid"
     if window > 1:
         axes.plot(*_thinned(x, line.y), color=colour, linewidth=0.6, alpha=0.22, solid_joinstyle="round")
     axes.plot(*_thinned(x, y), color=colour, linewidth=1.7, linestyle=style, solid_joinstyle="round", solid_capstyle="round")
-    if line.point is None:
-        return y[-1]
-    mean, low, high = line.point
-    at = x[-1] + 0.02 * (x[-1] - x[0] or 1.0)
-    axes.plot([at, at], [low, high], color=colour, linewidth=1.2, solid_capstyle="round")
-    axes.plot([at], [mean], marker="o", markersize=4.5, color=colour, markeredgecolor=_PLACEHOLDER["page"], markeredgewidth=1)
-    return mean
+    if line.point is not None:
+        mean, low, high = line.point
+        at = x[-1] + 0.02 * (x[-1] - x[0] or 1.0)
+        axes.plot([at, at], [low, high], color=colour, linewidth=1.2, solid_capstyle="round")
+        axes.plot([at], [mean], marker="o", markersize=4.5, color=colour, markeredgecolor=_PLACEHOLDER["page"], markeredgewidth=1)
+    return y[-1]
 
 
 def _style(axes: Any, x_label: str, share: bool) -> None:
@@ -100,8 +102,8 @@ def _style(axes: Any, x_label: str, share: bool) -> None:
     for side, spine in axes.spines.items():
         spine.set_visible(side == "bottom")
         spine.set_color(_PLACEHOLDER["grid"])
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=_ROUND))
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}" if share else f"{value:,g}"))
 
