@@ -12,13 +12,14 @@ PARTS: dict[str, tuple[str, ...]] = {
     "extractor update": ("extractor_update",),
     "merge": ("merge",),
     "answers": ("ask", "rollout_ask"),
+    "gate": ("gate", "rollout_gate"),
     "environment": ("env", "environment", "rollout_environment"),
     "retrieval and bank": ("retrieval", "retrieve", "record", "submit"),
     "prompts and tokens": ("tokens", "rollout_tokens"),
 }
 """What a part is called, and the names its seconds have in metrics.jsonl."""
 
-COMPUTE = ("actor sampling", "actor update", "distillation", "extractor update", "merge", "answers")
+COMPUTE = ("actor sampling", "actor update", "distillation", "extractor update", "merge", "answers", "gate")
 """Parts in which a model computes."""
 
 _TOTALS = frozenset({"step", "rollout"})

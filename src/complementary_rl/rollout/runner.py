@@ -14,9 +14,10 @@ from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingPar
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import StepResult, Suite
 from complementary_rl.errors import EnvironmentFault
+from complementary_rl.experience.gate import Gate, Offer, Verdict, apply_verdict
 from complementary_rl.experience.questions import Answer, AskTool, Question
 from complementary_rl.prompts import PromptSet
-from complementary_rl.rollout.plan import EpisodePlan
+from complementary_rl.rollout.plan import EpisodePlan, Shown
 from complementary_rl.rollout.tool import NO_ANSWER, parse_question
 from complementary_rl.seeds import derive_seed
 from complementary_rl.types import Condition, Generation, Message, Task, TokenIds, Trajectory, Turn
@@ -47,6 +48,7 @@ class _Episode:
     reward: float = 0.0
     success: bool = False
     stop_reason: str | None = None
+    gate_score: float | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class RolloutTimes:
     sample: float = 0.0
     environment: float = 0.0
     ask: float = 0.0
+    gate: float = 0.0
     tokens: float = 0.0
 
 
@@ -89,11 +92,14 @@ class RolloutRunner:
         self.times = RolloutTimes()
 
     async def run(
-        self, plans: Sequence[EpisodePlan], params: SamplingParams, ask: AskTool | None = None
+        self, plans: Sequence[EpisodePlan], params: SamplingParams, ask: AskTool | None = None, gate: Gate | None = None
     ) -> tuple[list[Trajectory], list[Fault]]:
-        """Play all plans; returns the finished episodes in the order of `plans`, and the episodes lost to environment faults."""
+        """Play all plans; returns the finished episodes in the order of `plans`, and the episodes lost to environment faults.
+
+        With a `gate`, the actor first judges what each rollout is offered (Eq 8).
+        """
         faults: list[Fault] = []
-        episodes = await self._reset(plans, faults)
+        episodes = await self._reset(plans, gate, faults)
         try:
             active = episodes
             while active:
@@ -120,22 +126,41 @@ class RolloutRunner:
         )
         return self.codec.open([Message("user", content)])
 
-    async def _reset(self, plans: Sequence[EpisodePlan], faults: list[Fault]) -> list[_Episode]:
+    async def _reset(self, plans: Sequence[EpisodePlan], gate: Gate | None, faults: list[Fault]) -> list[_Episode]:
         start = perf_counter()
         results = await asyncio.to_thread(self.pool.reset, [(plan.id, plan.task, plan.seed) for plan in plans])
         self.times.environment += perf_counter() - start
-        start = perf_counter()
-        episodes = []
+        ready: list[tuple[EpisodePlan, str]] = []
         for plan, result in zip(plans, results, strict=True):
             if isinstance(result, EnvironmentFault):
                 faults.append(Fault(plan, result.kind, str(result)))
-                continue
-            observation, _info = result
+            else:
+                ready.append((plan, result[0]))
+        verdicts = await self._verdicts(ready, gate)
+        start = perf_counter()
+        episodes = []
+        for plan, observation in ready:
+            verdict = verdicts.get(plan.id)
+            shown = Shown(apply_verdict(plan.shown.entries, verdict)) if plan.shown.entries else plan.shown
+            played = replace(plan, shown=shown, tool=plan.tool and bool(shown.entries))
             free_ids = self.opening(plan.task, observation, [], False)
-            ids = self.opening(plan.task, observation, plan.shown.texts, plan.tool) if plan.shown.entries else free_ids
-            episodes.append(_Episode(plan, observation, ids, free_ids))
+            ids = self.opening(plan.task, observation, shown.texts, played.tool) if shown.entries else free_ids
+            episodes.append(_Episode(played, observation, ids, free_ids, gate_score=verdict.score if verdict else None))
         self.times.tokens += perf_counter() - start
         return episodes
+
+    async def _verdicts(self, ready: Sequence[tuple[EpisodePlan, str]], gate: Gate | None) -> dict[str, Verdict | None]:
+        offers = [
+            Offer(plan.id, plan.task, observation, plan.shown.entries, derive_seed(plan.sampling_seed, "gate"))
+            for plan, observation in ready
+            if plan.shown.entries
+        ]
+        if gate is None or not offers:
+            return {}
+        start = perf_counter()
+        verdicts = await gate.judge(offers, ready[0][0].step)
+        self.times.gate += perf_counter() - start
+        return {offer.id: verdict for offer, verdict in zip(offers, verdicts, strict=True)}
 
     async def _turn(
         self, active: list[_Episode], params: SamplingParams, ask: AskTool | None, faults: list[Fault]
@@ -266,4 +291,5 @@ class RolloutRunner:
             n_actions=episode.n_actions,
             stop_reason=episode.stop_reason,
             final_observation=episode.observation,
+            gate_score=episode.gate_score,
         )

@@ -30,7 +30,7 @@ async def collect(session: "Session", step: int) -> tuple[list[Group], list[Faul
     config = session.config
     plans = await _plan(session, step)
     ask = session.manager.ask if session.manager is not None and config.tool.enabled else None
-    trajectories, faults = await session.runner.run(plans, _params(session), ask)
+    trajectories, faults = await session.runner.run(plans, _params(session), ask, session.gate)
     groups: dict[int, Group] = defaultdict(list)
     for trajectory in trajectories:
         groups[trajectory.group].append(trajectory)

@@ -103,7 +103,8 @@ class Schedule:
         session = self.session
         assert session.manager is not None
         trajectories = [trajectory for group in groups for trajectory in group]
-        await session.manager.record_rollouts(trajectories, step)
+        scores = {t.id: t.gate_score for t in trajectories if t.gate_score is not None}
+        await session.manager.record_rollouts(trajectories, step, scores)
         if session.flags.distil:
             await self._timed("submit", session.manager.submit(trajectories))
             if session.config.run.schedule == "lockstep":

@@ -21,6 +21,7 @@ from complementary_rl.errors import CheckpointError, UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
 from complementary_rl.experience.extractor import Extractor
+from complementary_rl.experience.gate import Gate
 from complementary_rl.experience.manager import ExperienceManager
 from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.runner import RolloutRunner
@@ -59,6 +60,7 @@ class Session:
     extractor: Engine | None = None
     bank: Bank | None = None
     manager: ExperienceManager | None = None
+    gate: Gate | None = None
     progress: Progress = field(default_factory=Progress)
     train_tasks: list[Task] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
@@ -215,6 +217,16 @@ def _add_experience(session: Session) -> None:
     session.manager = ExperienceManager(
         session.bank, extractor, config, judge=session.suite.judge_entry, train_extractor=session.flags.train_extractor
     )
+    if config.gate.enabled:
+        session.gate = Gate(
+            session.actor,
+            session.runner.codec,
+            session.runner.prompts,
+            config.gate,
+            session.manager.rates,
+            temperature=config.actor.sampling.temperature,
+            instructions=session.suite.instructions,
+        )
 
 
 def _load(session: Session, checkpoint: Path, state: dict[str, Any]) -> None:

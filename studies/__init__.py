@@ -1,0 +1,1 @@
+"""Evidence: comparisons over seeds, reproducible by one command each."""

@@ -1,0 +1,99 @@
+"""The quickstart's claims over seeds: python -m studies.quickstart [--seeds 0 1 2 3 4] [--regime few|many] [--jobs 2]
+
+Equal episodes per method. `few`: 16 rooms, visited often. `many`: 192 rooms, visited rarely. Prints a table with 95 % bootstrap
+intervals over seeds and writes every per-seed figure to studies/results/quickstart-<regime>.json.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from complementary_rl.config_file import load_config
+from complementary_rl.configs import find_config
+from complementary_rl.report.intervals import bootstrap_interval
+from complementary_rl.report.provenance import current_commit
+from complementary_rl.report.summary import MethodSummary
+from complementary_rl.report.tail import Tail
+from studies.matrix import Cell, cells, results, run_all
+
+CONFIG = "quickstart"
+NO_DISTILLATION = "self_distillation.enabled=false"
+VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "few": {
+        "baseline": ("run.method=baseline", NO_DISTILLATION),
+        "baseline + imitation": ("run.method=baseline", "self_distillation.source=own"),
+        "static_online": ("run.method=static_online", NO_DISTILLATION),
+        "complementary": ("run.method=complementary", NO_DISTILLATION),
+        "complementary + self-distillation": ("run.method=complementary",),
+    },
+    "many": {
+        "static_online": ("run.method=static_online", NO_DISTILLATION),
+        "complementary": ("run.method=complementary", NO_DISTILLATION),
+    },
+}
+REGIMES = {"few": ("env.options.rooms=16",), "many": ("env.options.rooms=192",)}
+MEASURES: dict[str, Callable[[MethodSummary], float | None]] = {
+    "guided": lambda m: m.arms["guided"].success.mean if "guided" in m.arms else None,
+    "free": lambda m: m.arms["free"].success.mean,
+    "wrong room": lambda m: m.arms["shuffled"].success.mean if "shuffled" in m.arms else None,
+    "actions/success": lambda m: m.headline.actions_per_success.mean,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--regime", choices=list(REGIMES), default="few")
+    parser.add_argument("--steps", type=int, default=load_config(find_config(CONFIG)).run.steps)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--runs", type=Path, default=Path("runs/studies/quickstart"))
+    parser.add_argument("--output", type=Path, default=Path("studies/results"))
+    arguments = parser.parse_args()
+    common = (*REGIMES[arguments.regime], f"run.steps={arguments.steps}")
+    todo = cells(VARIANTS[arguments.regime], common, arguments.seeds, arguments.runs / arguments.regime)
+    run_all(todo, CONFIG, arguments.jobs)
+    table = _table(todo)
+    print(_render(table))
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    path = arguments.output / f"quickstart-{arguments.regime}.json"
+    record = {"steps": arguments.steps, "seeds": arguments.seeds, "commit": current_commit(), "variants": table}
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(f"per-seed figures: {path}")
+
+
+def _table(todo: list[Cell]) -> dict[str, dict[str, list[float | None]]]:
+    """variant → measure → one value per seed."""
+    table: dict[str, dict[str, list[float | None]]] = {}
+    for name, by_seed in results(todo).items():
+        directories = {cell.seed: cell.directory for cell in todo if cell.variant == name}
+        table[name] = {measure: [read(by_seed[seed]) for seed in by_seed] for measure, read in MEASURES.items()}
+        shares = [_useful_shares(directories[seed]) for seed in by_seed]
+        table[name]["useful, first fifth"] = [share[0] for share in shares]
+        table[name]["useful, last fifth"] = [share[1] for share in shares]
+    return table
+
+
+def _useful_shares(run: Path) -> tuple[float | None, float | None]:
+    """Share of useful entries among those written after a won episode, in the first and the last fifth of the steps that wrote any."""
+    steps = [r["experience"] for r in Tail(run / "metrics.jsonl").read() if r["kind"] == "step" and "experience" in r]
+    written = [(e["useful_won_entries"], e["judged_won_entries"]) for e in steps if e.get("judged_won_entries")]
+    if len(written) < 10:
+        return None, None
+    part = len(written) // 5
+    first, last = written[:part], written[-part:]
+    return sum(u for u, _ in first) / sum(j for _, j in first), sum(u for u, _ in last) / sum(j for _, j in last)
+
+
+def _render(table: dict[str, dict[str, list[float | None]]]) -> str:
+    measures = list(next(iter(table.values())))
+    rows = [["method", *measures]]
+    for name, values in table.items():
+        cells_ = [bootstrap_interval([v for v in values[measure] if v is not None], 0).text() for measure in measures]
+        rows.append([name, *cells_])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+
+if __name__ == "__main__":
+    main()
