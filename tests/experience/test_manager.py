@@ -128,6 +128,14 @@ def test_credit_reaches_every_recent_writer_of_a_text(tmp_path: Path) -> None:
     assert world.manager.take_extractor_batch(0, update=1) is None
 
 
+def test_of_many_writers_the_newest_are_credited(tmp_path: Path) -> None:
+    world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"add","text":"go west"}]')
+    world.read(*(episode(0, m) for m in range(10)))
+    asyncio.run(world.manager.record_rollouts([episode(0, 0, step=1, entries=(1,), success=True)], 1))
+    credited = [name for name, *_ in world.manager.buffer.state_dict()["waiting"]]
+    assert credited == [f"d/s0-g0-m{m}" for m in range(2, 10)]
+
+
 def test_the_gates_score_is_added_to_the_outcome(tmp_path: Path) -> None:
     world = World(tmp_path / "bank.sqlite", room_note)
     world.read(episode(0, 0))

@@ -19,14 +19,12 @@ from complementary_rl.experience.crediting import Output
 from complementary_rl.experience.distillation_queue import DistillationQueue, Waiting
 from complementary_rl.experience.extractor import Distilled, Extractor, TooLong
 from complementary_rl.experience.tally import Tally
-from complementary_rl.experience.waiting import watched
+from complementary_rl.experience.waiting import EXTRACTOR_SECONDS, watched
 from complementary_rl.types import Generation, Operation, Task, Trajectory
 
 Judge = Callable[[Task, str], bool | None]
 """Whether a text is true and useful for a task, where that can be known. For metrics only."""
 
-EXTRACTOR_SECONDS = 3600.0
-"""How long one call of the extractor may take before it counts as hung. Long: big models on small machines are slow."""
 GIVE_UP_AFTER = 16
 """Episodes set aside in a row before the run stops: by then it is not the episodes."""
 

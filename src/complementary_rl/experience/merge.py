@@ -20,11 +20,8 @@ from complementary_rl.config import MergeConfig
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.extractor import Extractor, Merged
 from complementary_rl.experience.tally import Tally
-from complementary_rl.experience.waiting import watched
+from complementary_rl.experience.waiting import EXTRACTOR_SECONDS, watched
 from complementary_rl.types import Entry, Generation, Operation
-
-EXTRACTOR_SECONDS = 3600.0
-"""How long one call of the extractor may take before it counts as hung. Long: big models on small machines are slow."""
 
 StrandId = tuple[str, str | None]
 """(scope, key text), or (scope, None) for the entries that are alone under their key."""

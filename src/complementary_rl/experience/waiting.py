@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from complementary_rl.errors import InfrastructureError
 
+EXTRACTOR_SECONDS = 3600.0
+"""How long one call of the extractor may take before it counts as hung. Long: big models on small machines are slow."""
 WARN_SECONDS = 60.0
 """A wait that takes longer is named in the log, again and again."""
 
