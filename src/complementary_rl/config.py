@@ -190,6 +190,9 @@ class DistillConfig(Section):
 class BankConfig(Section):
     """The experience bank."""
 
+    source: Path | None = None
+    """Bank to start from: the `bank.sqlite` of another run, or a file that `crl bank export` wrote. Its live entries and their outcomes
+    are copied once, when the run starts. Method `offline` needs it."""
     capacity: int = Field(20_000, ge=1)
     """Most live entries."""
     eviction: Literal["fifo", "lru", "value"] = "fifo"
@@ -341,6 +344,10 @@ class Config(Section):
         guided = env.group_size if method == "all_guided" else env.group_size // 2
         if method != "baseline" and retrieval.entries_per_group > guided:
             raise ValueError(f"retrieval.entries_per_group is {retrieval.entries_per_group} but a group has {guided} guided rollouts")
+        if method == "offline" and self.bank.source is None:
+            raise ValueError("bank.source: method 'offline' plays with a bank that is given; set it to a bank.sqlite or an exported bank")
+        if method == "baseline" and self.bank.source is not None:
+            raise ValueError("bank.source: method 'baseline' has no bank; leave it out")
         if self.credit.rule == "contrast" and retrieval.entries_per_group < 2:
             raise ValueError("credit.rule 'contrast' compares entries shown in one group: set retrieval.entries_per_group to 2 or more")
         if self.actor.updates_per_batch > env.groups_per_step:

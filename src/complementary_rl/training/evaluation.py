@@ -54,6 +54,15 @@ def select_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> list[Task]:
     return [by_id[name] for name in wanted]
 
 
+def check_evaluation(tasks: Sequence[Task], config: EvalConfig) -> None:
+    """Raise UserError for an evaluation that cannot be played on the tasks of its split, before hours are spent on training."""
+    chosen = select_tasks(tasks, config.tasks)
+    if not chosen:
+        raise UserError(f"eval.split: the suite has no {config.split} tasks; set eval.split to the other one, or add some")
+    if config.shuffled_control and len(chosen) < 2:
+        raise UserError("eval.shuffled_control needs at least two tasks: it shows each the experience of another")
+
+
 async def evaluate(
     runner: RolloutRunner,
     tasks: Sequence[Task],
@@ -71,19 +80,18 @@ async def evaluate(
     The shuffled arm shows each task what the bank offers for another one, the control for "any hint helps".
     """
     params = SamplingParams(temperature=config.temperature, top_p=config.top_p, max_new_tokens=max_new_tokens)
+    check_evaluation(tasks, config)
     chosen = select_tasks(tasks, config.tasks)
     played = [chosen[i % len(chosen)] for i in range(config.episodes)]
     shown: dict[str, list[Shown]] = {FREE: [Shown()] * len(played)}
     if manager is not None:
         shown[GUIDED] = await _best_entries(manager, played, run_seed, step)
         if config.shuffled_control:
-            if len(chosen) < 2:
-                raise UserError("eval.shuffled_control needs at least two tasks: it shows each the experience of another")
             shifts = [1 + (i // len(chosen)) % (len(chosen) - 1) for i in range(config.episodes)]
             others = [chosen[(i + shift) % len(chosen)] for i, shift in enumerate(shifts)]
             shown[SHUFFLED] = await _best_entries(manager, others, run_seed, step)
     episodes: dict[str, list[Trajectory]] = {}
-    faults = 0
+    faulty: list[int] = []
     for arm, offers in shown.items():
         episodes[arm] = []
         for start in range(0, len(played), batch):
@@ -102,8 +110,10 @@ async def evaluate(
             ]
             done, lost = await runner.run(plans, params)
             episodes[arm] += done
-            faults += len(lost)
-    return Evaluation(episodes, faults)
+            faulty += [fault.plan.group for fault in lost]
+    # An episode lost in one arm is left out of all: the arms stay paired.
+    complete = {arm: [t for t in done if t.group not in faulty] for arm, done in episodes.items()}
+    return Evaluation(complete, len(faulty))
 
 
 async def _best_entries(manager: ExperienceManager, tasks: Sequence[Task], run_seed: int, step: int) -> list[Shown]:

@@ -42,9 +42,13 @@ class Schedule:
         finally:
             for task in background:
                 task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
-            if background and session.manager is not None:
-                await session.manager.stop(SHUTDOWN_SECONDS)
+            ended = await asyncio.gather(*background, return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, Exception):
+                raise outcome
+        # Only a run that came to its end distils what is queued: one that stops early goes on from its last checkpoint.
+        if background and session.manager is not None:
+            await session.manager.stop(SHUTDOWN_SECONDS)
 
     async def _step(self) -> None:
         session, step = self.session, self.session.progress.step

@@ -26,9 +26,13 @@ from complementary_rl.experience.manager import ExperienceManager
 from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.training.checkpoint import checkpoints, read_state, write_checkpoint
+from complementary_rl.training.evaluation import check_evaluation
+from complementary_rl.training.given_bank import start_from
 from complementary_rl.training.methods import METHODS, MethodFlags
 from complementary_rl.training.metrics import MetricsLog
 from complementary_rl.types import Task
+
+_BANK_FILES = ("bank.sqlite", "bank.sqlite-wal", "bank.sqlite-shm")
 
 ENV_WORKERS = 4
 """Environment threads: environments release the GIL while they compute, and a slow one should not hold up the others."""
@@ -119,14 +123,19 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
     _prepare_directory(config, directory, resume=resume, state=state)
     if found:
         _restore_bank(found[-1], directory)
-    session = _build(config, directory)
     try:
-        if state is not None:
-            _load(session, found[-1], state)
-        else:
-            session.metrics.truncate(0)
+        session = _build(config, directory)
+        try:
+            if state is not None:
+                _load(session, found[-1], state)
+            else:
+                _begin(session)
+        except BaseException:
+            session.close()
+            raise
     except BaseException:
-        session.close()
+        if not resume:
+            _withdraw(directory)
         raise
     return session
 
@@ -143,12 +152,15 @@ def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: 
         raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --run.name")
     if resume and not marker.exists():
         raise UserError(f"{directory} holds no run to resume; leave --resume out to start one")
+    stray = directory / "bank.sqlite"
+    if not resume and stray.exists():
+        raise UserError(f"{stray} is no run's bank; to start from it give --bank.source {stray} and another --run.dir")
     if resume:
         expected = json.loads(marker.read_text(encoding="utf-8"))["config_hash"]
         if expected != config_hash(config) or (state is not None and state["config_hash"] != expected):
             raise CheckpointError(f"{directory} was made with another configuration; resume with its own config.toml, unchanged")
     if state is None:
-        for name in ("bank.sqlite", "bank.sqlite-wal", "bank.sqlite-shm"):
+        for name in _BANK_FILES:
             (directory / name).unlink(missing_ok=True)
         shutil.rmtree(directory / "episodes", ignore_errors=True)
     directory.mkdir(parents=True, exist_ok=True)
@@ -176,6 +188,7 @@ def _build(config: Config, directory: Path) -> Session:
     train_tasks = list(suite.tasks("train"))
     if not train_tasks:
         raise UserError(f"env.suite: {config.env.suite} has no training tasks; check env.options")
+    check_evaluation(suite.tasks(config.eval.split), config.eval)
     actor, codec, prompts = open_models(config)
     pool = EnvPool(suite, timeout=config.env.step_timeout, workers=ENV_WORKERS)
     runner = RolloutRunner(
@@ -191,7 +204,11 @@ def _build(config: Config, directory: Path) -> Session:
     session = Session(config, directory, flags, suite, pool, actor, runner, MetricsLog(directory / "metrics.jsonl"))
     session.train_tasks = train_tasks
     if flags.experience:
-        _add_experience(session)
+        try:
+            _add_experience(session)
+        except BaseException:
+            session.close()
+            raise
     return session
 
 
@@ -227,6 +244,22 @@ def _add_experience(session: Session) -> None:
             temperature=config.actor.sampling.temperature,
             instructions=session.suite.instructions,
         )
+
+
+def _begin(session: Session) -> None:
+    session.metrics.truncate(0)
+    source = session.config.bank.source
+    if source is not None:
+        assert session.bank is not None
+        start_from(source, session.bank, session.config.bank)
+
+
+def _withdraw(directory: Path) -> None:
+    """Leave nothing of a run that could not start, or the corrected one would be refused the directory."""
+    for name in ("run.json", "config.toml", "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock"):
+        (directory / name).unlink(missing_ok=True)
+    if not any(directory.iterdir()):
+        directory.rmdir()
 
 
 def _load(session: Session, checkpoint: Path, state: dict[str, Any]) -> None:
