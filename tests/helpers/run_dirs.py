@@ -84,6 +84,8 @@ def step_record(step: int, steps: int, guided: bool, random: np.random.Generator
             "add": 11.0,
             "update": 3.0,
             "return": 2.0,
+            "added": 9.0 + float(random.integers(3)),
+            "duplicate": 3.0 + float(random.integers(3)),
             "judged_entries": float(judged),
             "useful_entries": right,
             "judged_won_entries": 6.0,
@@ -181,7 +183,7 @@ def _extractor(t: float, random: np.random.Generator) -> dict[str, float]:
         "extractor/entropy": 0.9 - 0.3 * t + 0.03 * noise,
         "extractor/loss": noise,
         "credit": 0.1 * noise,
-        "negative_share": 0.5,
+        "negative_share": float(np.clip(0.55 - 0.1 * t + 0.06 * noise, 0, 1)),
         "version": 1.0,
         "lag": 0.5,
     }

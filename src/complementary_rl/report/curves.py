@@ -51,7 +51,7 @@ def extractor_pictures(run: RunData, prefix: str) -> list[Picture]:
     window = _window([run])
     right = [
         _share_line(run, "of all", "tone1", "useful_entries", "judged_entries"),
-        _share_line(run, "after a success", "tone2", "useful_won_entries", "judged_won_entries"),
+        _share_line(run, "after success", "tone2", "useful_won_entries", "judged_won_entries"),
     ]
     waste = [
         _share_line(run, "unreadable", "tone3", "problem_unparsable", "distilled"),

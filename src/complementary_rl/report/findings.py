@@ -67,6 +67,11 @@ def tiles(summary: RunSummary | None, runs: Sequence[RunData]) -> list[Tile]:
     ]
 
 
+def reward_differs(summary: RunSummary) -> bool:
+    """Whether rewards say more than success does."""
+    return any(arm.reward.mean != arm.success.mean for method in summary.methods.values() for arm in method.arms.values())
+
+
 def arm_colour(method: str, arm: str) -> str:
     """The CSS colour that stands for an arm of a method, everywhere on the page."""
     return BASELINE if method == BASELINE else arm if arm in ARM_NAMES else "muted"
@@ -77,14 +82,14 @@ def sentence(summary: RunSummary | None, runs: Sequence[RunData]) -> str:
     if summary is None:
         done = ", ".join(f"{run.name} after {len(run.steps)} steps" for run in runs)
         return f"Not finished: there is no final evaluation yet ({done}). What follows is training so far."
-    parts = [part for name, method in summary.methods.items() if (part := _clause(name, method))]
-    if not parts:
+    told = [(name, method) for name, method in summary.methods.items() if _shares(method, "")]
+    if not told:
         return "Finished, and no episode was evaluated."
     same = {method.episodes for method in summary.methods.values()}
-    trained = (
-        f"After {same.pop():,} training episodes{' each' if len(parts) > 1 else ''}, " if len(same) == 1 else "After training, "
-    )
-    return f"{trained}{', '.join(parts)} of evaluation episodes."
+    start = f"After {same.pop():,} training episodes{' each' if len(told) > 1 else ''}" if len(same) == 1 else "After training"
+    first, *others = told
+    rest = "".join(f"; {name} in {_shares(method, '')}" for name, method in others)
+    return f"{start}, {first[0]} reaches the goal in {_shares(first[1], ' of evaluation episodes')}{rest}."
 
 
 def differences(summary: RunSummary | None) -> list[tuple[str, str, bool]]:
@@ -104,13 +109,12 @@ def _points(value: float) -> str:
     return f"{100 * value:+.0f}".replace("-", "−")
 
 
-def _clause(name: str, method: MethodSummary) -> str:
+def _shares(method: MethodSummary, of: str) -> str:
+    """Such as "27% of evaluation episodes", or "81% of evaluation episodes with experience and 45% without"; empty without any."""
     rates = [(arm, method.arms[arm].success.mean) for arm in ("guided", "free") if arm in method.arms]
+    words = {"guided": " with experience", "free": " without"} if len(rates) > 1 else {}
     shares = [(arm, f"{rate:.0%}") for arm, rate in rates if rate is not None]
-    if not shares:
-        return ""
-    told = " and ".join(f"{share} {ARM_NAMES[arm]}" for arm, share in shares) if len(rates) > 1 else shares[0][1]
-    return f"{name} reached the goal in {told}"
+    return " and ".join(f"{share}{of if index == 0 else ''}{words.get(arm, '')}" for index, (arm, share) in enumerate(shares))
 
 
 def _row(name: str, arm: str, result: ArmSummary, *, first: bool) -> EvaluationRow:

@@ -11,28 +11,29 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from complementary_rl import __version__
 from complementary_rl.errors import InfrastructureError
 from complementary_rl.report.bankview import EntryView, bank_facts, failed_entries, shortened, top_entries
 from complementary_rl.report.curves import Picture, bank_pictures, extractor_pictures, training_pictures
 from complementary_rl.report.episodes import EpisodeView, chosen_episodes
-from complementary_rl.report.findings import differences, evaluation_rows, sentence, tiles
+from complementary_rl.report.findings import differences, evaluation_rows, reward_differs, sentence, tiles
 from complementary_rl.report.rundir import RunData, find_runs, read_run, read_summary
 from complementary_rl.report.summary import MethodSummary, RunSummary
-from complementary_rl.report.times import COMPUTE, time_shares
+from complementary_rl.report.times import COMPUTE, PARTS, time_shares
 
 FILE = "report.html"
 _MOST_EVENTS = 50
-_TONES = 6
+_IDLE = [name for name in (*PARTS, "other") if name not in COMPUTE]
 
 
 @dataclass(frozen=True)
 class TimePart:
-    """A part of a run's wall time; `share` in percent, `tone` the colour's number, None for parts in which no model computes."""
+    """A part of a run's wall time; `share` in percent, `tone` the CSS class of its colour, grey where no model computes."""
 
     name: str
     seconds: float
     share: float
-    tone: int | None
+    tone: str
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class RunView:
     events: list[str]
     more_events: int
     problems: list[str]
-    provenance: list[tuple[str, str]]
+    origin: dict[str, str]
 
     @property
     def has_experience(self) -> bool:
@@ -80,6 +81,7 @@ def render_report(directory: Path) -> str:
     problems: list[str] = []
     summary = read_summary(directory, problems)
     summaries = [_own_summary(run, directory, summary) for run in runs]
+    views = [_view(run, own, f"run{index}") for index, (run, own) in enumerate(zip(runs, summaries, strict=True))]
     environment = Environment(
         loader=PackageLoader("complementary_rl.report"),
         autoescape=True,
@@ -90,12 +92,15 @@ def render_report(directory: Path) -> str:
     environment.filters["markup"] = Markup
     return environment.get_template("report.html.j2").render(
         name=directory.resolve().name,
+        version=__version__,
         sentence=sentence(summary, runs),
         tiles=tiles(summary, runs),
         differences=differences(summary),
         training=training_pictures(runs),
         evaluation=evaluation_rows(summary) if summary is not None else [],
-        runs=[_view(run, own, f"run{index}") for index, (run, own) in enumerate(zip(runs, summaries, strict=True))],
+        rewards=summary is not None and reward_differs(summary),
+        runs=views,
+        origin=_side_by_side([view.origin for view in views]),
         problems=problems if any(run.evaluations for run in runs) else [],
     )
 
@@ -116,7 +121,7 @@ def _view(run: RunData, summary: RunSummary | None, prefix: str) -> RunView:
         events=[shortened(event) for event in run.events[-_MOST_EVENTS:]],
         more_events=max(0, len(run.events) - _MOST_EVENTS),
         problems=run.problems,
-        provenance=_provenance(run, method),
+        origin=_origin(run, method),
     )
 
 
@@ -130,30 +135,37 @@ def _times(run: RunData) -> tuple[list[TimePart], float | None]:
     total = sum(shares.seconds.values())
     parts = []
     for name, seconds in shares.seconds.items():
-        tone = 1 + COMPUTE.index(name) % _TONES if name in COMPUTE else None
+        tone = f"tone{1 + COMPUTE.index(name)}" if name in COMPUTE else f"idle{_IDLE.index(name)}"
         parts.append(TimePart(name, seconds, 100 * seconds / total, tone))
     return parts, None if shares.compute_share is None else 100 * shares.compute_share
 
 
-def _provenance(run: RunData, method: MethodSummary | None) -> list[tuple[str, str]]:
-    facts: Sequence[tuple[str, object]] = [
-        (name, run.info.get(name)) for name in ("method", "seed", "version", "started", "config_hash")
-    ]
-    facts = [*facts, ("steps", len(run.steps)), ("extractor updates", len(run.extractor))]
+def _origin(run: RunData, method: MethodSummary | None) -> dict[str, str]:
+    """How the run was made, as far as is known."""
+    environment = run.config.get("env")
+    suite = environment.get("suite") if isinstance(environment, dict) else None
+    facts = {name.replace("_", " "): run.info.get(name) for name in ("method", "seed", "started", "version", "config_hash")}
+    facts |= {"suite": suite, "steps": f"{len(run.steps):,}", "extractor updates": f"{len(run.extractor):,}"}
     if method is not None:
-        origin, machine = method.provenance, method.provenance.machine
+        made, machine = method.provenance, method.provenance.machine
         memory = f", {machine.memory_gb:.0f} GB" if machine.memory_gb is not None else ""
         accelerators = "".join(f", {name}" for name in machine.accelerators)
-        facts = [
-            *facts,
-            ("wall time", _duration(method.wall_seconds)),
-            ("peak memory", None if method.peak_memory_gb is None else f"{method.peak_memory_gb:.2f} GB"),
-            ("command", origin.command),
-            ("commit", origin.commit),
-            ("machine", f"{machine.processor}, {machine.cores} cores{memory}{accelerators}; {machine.system}"),
-            ("python, torch", f"{machine.python}, {machine.torch}"),
-        ]
-    return [(name.replace("_", " "), shortened(value)) for name, value in facts if value not in (None, "")]
+        facts |= {
+            "wall time": _duration(method.wall_seconds),
+            "peak memory": None if method.peak_memory_gb is None else f"{method.peak_memory_gb:.2f} GB",
+            "command": made.command,
+            "commit": made.commit,
+            "machine": f"{machine.processor}, {machine.cores} cores{memory}{accelerators}; {machine.system}",
+            "python, torch": f"{machine.python}, {machine.torch or '–'}",
+        }
+    return {name: shortened(value) for name, value in facts.items() if value not in (None, "")}
+
+
+def _side_by_side(origins: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
+    """(name, value of each run), with a single value where all runs agree."""
+    names = dict.fromkeys(name for origin in origins for name in origin)
+    rows = [(name, [origin.get(name, "–") for origin in origins]) for name in names]
+    return [(name, values[:1] if len(set(values)) == 1 else values) for name, values in rows]
 
 
 def _duration(seconds: float) -> str:

@@ -14,7 +14,7 @@ _TAILS = (2.5, 97.5)
 
 
 class Estimate(BaseModel):
-    """The mean of `n` values with its 95 % interval [lo, hi]; all three are None when n is 0."""
+    """The mean of `n` values with its 95% interval [lo, hi]; all three are None when n is 0."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 COLOURS = (
     "ink", "muted", "grid", "page", "guided", "free", "baseline", "shuffled", "tone1", "tone2", "tone3", "tone4", "tone5", "tone6"
@@ -20,11 +20,11 @@ _PLACEHOLDER = {name: f"#{0x0B0000 + index:06x}" for index, name in enumerate(CO
 
 SIZES = {"wide": (7.4, 3.1), "low": (7.4, 2.2), "half": (3.6, 2.3)}
 """Figure sizes in inches; text keeps its size on the page because a wide figure spans twice the room."""
-_AXES = {"wide": (0.065, 0.14, 0.79, 0.82), "low": (0.065, 0.20, 0.79, 0.75), "half": (0.13, 0.19, 0.66, 0.76)}
+_AXES = {"wide": (0.065, 0.14, 0.79, 0.82), "low": (0.065, 0.20, 0.79, 0.75), "half": (0.13, 0.19, 0.62, 0.76)}
 _LABEL_INCHES = 0.19
 """Least distance of two line labels."""
 _NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" aria-hidden="true"'
-_ROUND = (1, 2, 2.5, 5, 10)
+_ROUND, _QUARTERS = (1, 2, 2.5, 5, 10), (0.0, 0.25, 0.5, 0.75, 1.0)
 _MOST_POINTS = 400
 
 
@@ -84,7 +84,7 @@ def _draw(axes: Any, line: Line, window: int) -> float:
     x, y = list(line.x), smooth(line.y, window)
     style = (0, (4, 2)) if line.dashed else "solid"
     if window > 1:
-        axes.plot(*_thinned(x, line.y), color=colour, linewidth=0.6, alpha=0.22, solid_joinstyle="round")
+        axes.plot(*_thinned(x, line.y), color=colour, linewidth=0.6, alpha=0.18, solid_joinstyle="round")
     axes.plot(*_thinned(x, y), color=colour, linewidth=1.7, linestyle=style, solid_joinstyle="round", solid_capstyle="round")
     if line.point is not None:
         mean, low, high = line.point
@@ -103,7 +103,7 @@ def _style(axes: Any, x_label: str, share: bool) -> None:
         spine.set_visible(side == "bottom")
         spine.set_color(_PLACEHOLDER["grid"])
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=_ROUND))
-    axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
+    axes.yaxis.set_major_locator(FixedLocator(_QUARTERS) if share else MaxNLocator(4, steps=_ROUND))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}" if share else f"{value:,g}"))
 
