@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from complementary_rl.report.rundir import RunData
+from complementary_rl.report.rundir import RunData, episodes_of
 from complementary_rl.report.state import number
 from complementary_rl.report.svg import Line, line_plot
 
@@ -139,16 +139,12 @@ def _final(run: RunData, arm: str, metric: str) -> tuple[float, float, float] | 
 def _share_line(run: RunData, label: str, colour: str, part: str, *whole: str) -> Line:
     """`part` / Σ `whole` of the experience metrics, step by step; steps whose whole is 0 are left out. A part not named is 0."""
     x, y = [], []
-    for record, episodes in zip(run.steps, _episodes(run), strict=True):
+    for record in run.steps:
         total = sum(number(record, "experience", name) or 0.0 for name in whole)
         if total > 0:
-            x.append(episodes)
+            x.append(episodes_of(record))
             y.append((number(record, "experience", part) or 0.0) / total)
     return Line(label, colour, x, y)
-
-
-def _episodes(run: RunData) -> list[float]:
-    return [number(record, "episodes") or float(record.get("step", 0)) for record in run.steps]
 
 
 def _picture(

@@ -109,7 +109,7 @@ def read_episodes(path: Path) -> list[dict[str, Any]]:
 def episodes_of(record: dict[str, Any]) -> float:
     """The x of every curve over training: episodes so far, or steps where a record does not count them."""
     episodes = number(record, "episodes")
-    return episodes if episodes is not None else float(record.get("step", 0))
+    return episodes if episodes is not None else number(record, "step") or 0.0
 
 
 def _is_run(path: Path) -> bool:
