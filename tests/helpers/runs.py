@@ -1,0 +1,61 @@
+"""Tiny training runs: real rooms of NetHack, the shipped models, a few seconds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from complementary_rl.config import Config
+from complementary_rl.config_file import load_config
+from complementary_rl.configs import find_config
+from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.embedding import make_embedder
+from complementary_rl.experience.schema import TABLES
+
+TINY = (
+    "run.name=tiny",
+    "run.steps=3",
+    "run.warmup_steps=1",
+    "env.options={rooms = 2, heldout_rooms = 2, size = 6, max_turns = 6}",
+    "env.groups_per_step=2",
+    "env.group_size=4",
+    "retrieval.entries_per_group=2",
+    "extractor.batch_size=4",
+    "extractor.sampling.max_new_tokens=24",
+    "merge.interval=2",
+    "eval.episodes=4",
+    "checkpoint.interval=1",
+)
+"""Overrides of the quickstart; small rooms, so that some episodes succeed and there is something to learn from."""
+
+
+def tiny_config(directory: Path, *overrides: str) -> Config:
+    """A run of three steps of two groups of four."""
+    return load_config(find_config("quickstart"), [*TINY, f"run.dir={str(directory)!r}", *overrides])
+
+
+def tiny_arguments(directory: Path, *overrides: str) -> list[str]:
+    """The same as arguments of `crl train`."""
+    pairs = [*TINY, f"run.dir={directory}", *overrides]
+    return ["train", "quickstart", *(f"--{pair}" for pair in pairs)]
+
+
+def records(directory: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """The records of `metrics.jsonl`, of one kind or all."""
+    lines = (directory / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if kind in (None, record["kind"])]
+
+
+def timeless(directory: Path) -> list[dict[str, Any]]:
+    """The records without what a clock measured."""
+    return [{key: value for key, value in record.items() if key not in ("wall", "time")} for record in records(directory)]
+
+
+def bank_tables(path: Path) -> dict[str, list[Any]]:
+    """Every row of every table of a bank."""
+    with Bank.open(path, Config().bank, make_embedder("hashing"), run_id=None, read_only=True) as bank:
+        store = bank._state.store
+        return {table: store.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES}
+
+
+def newest_checkpoint(directory: Path) -> Path:
+    return max((directory / "checkpoints").glob("step_*"), key=lambda path: int(path.name.removeprefix("step_")))
