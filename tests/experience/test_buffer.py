@@ -144,3 +144,13 @@ def test_no_rollout_is_lost_or_counted_twice(added, batch_size):
     assert sum(item.rollouts for item in everything) == sum(rollouts for _, _, rollouts in added)
     total = sum(item.credit * item.rollouts for item in everything)
     assert total == pytest.approx(sum(value / 4 * rollouts for _, value, rollouts in added), abs=1e-9)
+
+
+def test_the_untrained_come_before_those_trained_already() -> None:
+    buffer = ExtractorBuffer(max_staleness=9, retrain_gap=0)
+    for name in ("popular", "other"):
+        buffer.add(name, 0, Credit(1.0))
+    buffer.mark_trained([item.generation_id for item in buffer.take(2, version=0, update=0)], update=0)
+    buffer.add("popular", 0, Credit(1.0))
+    buffer.add("fresh", 1, Credit(1.0))
+    assert [item.generation_id for item in buffer.take(1, version=1, update=5)] == ["fresh"]

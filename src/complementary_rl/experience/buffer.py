@@ -73,7 +73,9 @@ class ExtractorBuffer:
     def take(self, batch_size: int, *, version: int, update: int) -> list[BufferedCredit]:
         """A batch of exactly `batch_size` for the extractor's update number `update`, or [] while fewer are eligible.
 
-        `version` is the extractor's version now. The oldest versions come first, then the order of arrival. What was taken is
+        `version` is the extractor's version now. Those trained least often come first (popular entries are credited again and
+        again, and Eq 7 would leave a batch of their writers nearly without weight), then the oldest versions, then the order of
+        arrival. What was taken is
         kept aside for `state_dict` until `mark_trained` is called.
         """
         self._drop_stale(version)
@@ -81,7 +83,9 @@ class ExtractorBuffer:
         if len(eligible) < batch_size:
             return []
         batch = []
-        for generation_id in sorted(eligible, key=lambda waiting: self._waiting[waiting][0])[:batch_size]:
+        for generation_id in sorted(eligible, key=lambda waiting: (self.times_trained(waiting), self._waiting[waiting][0]))[
+            :batch_size
+        ]:
             sampled_by, credit = self._training[generation_id] = self._waiting.pop(generation_id)
             counter = self._counters.get(generation_id)
             batch.append(
