@@ -340,16 +340,26 @@ class Config(Section):
         if split and env.group_size % 2:
             raise ValueError(f"env.group_size is {env.group_size}: it must be even, half of a group is guided and half is free")
         if split and env.group_size < 4:
-            raise ValueError("env.group_size must be at least 4 when a group is split: each half needs two rollouts to have a baseline")
+            raise ValueError(
+                "env.group_size must be at least 4 when a group is split: each half needs two rollouts to have a baseline"
+            )
         guided = env.group_size if method == "all_guided" else env.group_size // 2
         if method != "baseline" and retrieval.entries_per_group > guided:
-            raise ValueError(f"retrieval.entries_per_group is {retrieval.entries_per_group} but a group has {guided} guided rollouts")
+            raise ValueError(
+                f"retrieval.entries_per_group is {retrieval.entries_per_group} but a group has {guided} guided rollouts"
+            )
         if method == "offline" and self.bank.source is None:
-            raise ValueError("bank.source: method 'offline' plays with a bank that is given; set it to a bank.sqlite or an exported bank")
+            raise ValueError(
+                "bank.source: method 'offline' plays with a bank that is given; set it to a bank.sqlite or an exported bank"
+            )
         if method == "baseline" and self.bank.source is not None:
             raise ValueError("bank.source: method 'baseline' has no bank; leave it out")
         if self.credit.rule == "contrast" and retrieval.entries_per_group < 2:
-            raise ValueError("credit.rule 'contrast' compares entries shown in one group: set retrieval.entries_per_group to 2 or more")
+            raise ValueError(
+                "credit.rule 'contrast' compares entries shown in one group: set retrieval.entries_per_group to 2 or more"
+            )
         if self.actor.updates_per_batch > env.groups_per_step:
-            raise ValueError(f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups")
+            raise ValueError(
+                f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups"
+            )
         return self

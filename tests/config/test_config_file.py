@@ -47,7 +47,7 @@ def test_overrides_apply_in_order_and_reach_nested_fields() -> None:
     ],
 )
 def test_bad_settings_are_refused_with_path_and_remedy(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=".*") as error:
+    with pytest.raises(ConfigError, match=r".*") as error:
         load_config(None, [override])
     assert message in str(error.value)
 
@@ -63,7 +63,7 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
     broken.write_text("[run\nsteps = 3")
     with pytest.raises(ConfigError, match="not valid TOML"):
         load_config(broken)
-    with pytest.raises(ConfigError, match="no shipped config of that name; shipped: .*quickstart"):
+    with pytest.raises(ConfigError, match=r"no shipped config of that name; shipped: .*quickstart"):
         find_config("quickstrat")
 
 

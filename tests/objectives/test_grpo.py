@@ -29,10 +29,8 @@ def plain_loss(form: str, inputs: LossInputs, epsilon: float) -> torch.Tensor:
     for row in range(len(inputs.advantages)):
         advantage, weight = inputs.advantages[row], inputs.weights[row]
         logs = [inputs.logprobs[row, t] - inputs.old_logprobs[row, t] for t in range(inputs.mask.shape[1]) if inputs.mask[row, t]]
-        if form == "token":
-            ratios = [value.exp() for value in logs]
-        else:
-            ratios = [(sum(logs) / (len(logs) if form == "sequence_mean" else 1)).exp()]
+        exponents = {"token": logs, "sequence_mean": [sum(logs) / len(logs)], "sequence": [sum(logs)]}[form]
+        ratios = [exponent.exp() for exponent in exponents]
         for ratio in ratios:
             clipped = torch.clip(ratio, 1 - epsilon, 1 + epsilon)
             total = total - weight * torch.min(ratio * advantage, clipped * advantage) / len(ratios)

@@ -20,11 +20,11 @@ from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.rollout.tool import NO_ANSWER, parse_question
 from complementary_rl.types import Condition
 
-HINT = Shown(((3, "say go"),))
+HINT, NOTHING = Shown(((3, "say go"),)), Shown()
 PARAMS = SamplingParams(temperature=0.7, max_new_tokens=16)
 
 
-def plan(name: str = "e", *, shown: Shown = Shown(), tool: bool = False, seed: int = 0, **fields: Any) -> EpisodePlan:
+def plan(name: str = "e", *, shown: Shown = NOTHING, tool: bool = False, seed: int = 0, **fields: Any) -> EpisodePlan:
     values = {"task": task(0), "step": 4, "group": 1, "member": 2, "sampling_seed": 11} | fields
     return EpisodePlan(id=name, seed=seed, shown=shown, tool=tool, **values)
 
