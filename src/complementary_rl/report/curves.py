@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from complementary_rl.report.rundir import RunData, episodes_of
-from complementary_rl.report.state import number
 from complementary_rl.report.svg import Line, line_plot
+from complementary_rl.report.tail import number
 
 CONDITIONS = ("guided", "free")
 _SMOOTH_SHARE = 25

@@ -8,6 +8,7 @@ from typing import Any
 from complementary_rl.report.bankview import shortened
 from complementary_rl.report.findings import ARM_NAMES, arm_colour
 from complementary_rl.report.rundir import read_episodes
+from complementary_rl.report.tail import number
 
 _EVALUATION_ID = re.compile(r"eval\d+-(\w+)-")
 _FIRST_TURNS = 8
@@ -71,8 +72,8 @@ def _view(episode: dict[str, Any], arm: str, colour: str, *, evaluated: bool) ->
         turns=turns[:_FIRST_TURNS],
         more=turns[_FIRST_TURNS:],
         final_observation=shortened(episode.get("final_observation", ""), _MOST_CHARACTERS),
-        n_actions=int(episode.get("n_actions", len(turns))),
-        reward=float(episode.get("reward", 0.0)),
+        n_actions=int(number(episode, "n_actions") or len(turns)),
+        reward=number(episode, "reward") or 0.0,
     )
 
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from complementary_rl.report.rundir import RunData
-from complementary_rl.report.state import WINDOW, number
+from complementary_rl.report.state import WINDOW
 from complementary_rl.report.summary import BASELINE, ArmSummary, MethodSummary, RunSummary, arm_order
+from complementary_rl.report.tail import number
 
 ARM_NAMES = {
     "guided": "with experience",

@@ -9,9 +9,8 @@ from complementary_rl.config import BankConfig
 from complementary_rl.errors import UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
-from complementary_rl.report.state import number
 from complementary_rl.report.summary import BASELINE, RunSummary, load_summary
-from complementary_rl.report.tail import parse_record
+from complementary_rl.report.tail import number, parse_record
 from complementary_rl.types import Entry
 
 

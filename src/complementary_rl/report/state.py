@@ -1,9 +1,10 @@
 """Where a run stands, gathered from its metrics records; what the progress views show."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from complementary_rl.report.tail import number
 
 WINDOW = 10
 """Steps over which success is averaged: a step of 64 episodes alone jumps by ten points."""
@@ -34,9 +35,9 @@ class RunState:
         if kind == "step":
             self._step(record)
         elif kind == "extractor":
-            self.extractor_updates = int(record.get("update", self.extractor_updates)) + 1
+            self.extractor_updates = int(number(record, "update") or 0) + 1
         elif kind == "eval":
-            self.evaluated_at = int(record.get("step", -1))
+            self.evaluated_at = int(number(record, "step") or 0)
             means = {arm: number(record, arm, "success", "mean") for arm in ("guided", "free", "shuffled")}
             self.evaluation = {arm: mean for arm, mean in means.items() if mean is not None}
 
@@ -69,8 +70,8 @@ class RunState:
         return "done" if self.evaluated_at >= self.total_steps else "evaluating"
 
     def _step(self, record: Mapping[str, Any]) -> None:
-        self.steps_done = int(record.get("step", self.steps_done)) + 1
-        self.episodes = int(record.get("episodes", self.episodes))
+        self.steps_done = int(number(record, "step") or 0) + 1
+        self.episodes = int(number(record, "episodes") or self.episodes)
         self.wall = number(record, "wall") or self.wall
         if self._first is None:
             self._first = (self.steps_done, self.wall)
@@ -84,12 +85,3 @@ class RunState:
         if judged:
             self._useful = [*self._useful, (number(record, "experience", "useful_entries") or 0.0, judged)][-WINDOW:]
             self.useful_share = sum(useful for useful, _ in self._useful) / sum(total for _, total in self._useful)
-
-
-def number(record: Mapping[str, Any], *path: str) -> float | None:
-    """The finite number at a path of keys, or None."""
-    value: Any = record
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    usable = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if usable else None

@@ -1,6 +1,8 @@
-"""Following a metrics.jsonl that another process writes."""
+"""Reading metrics.jsonl: following one that another process writes, and taking numbers out of records that may lack them."""
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +42,12 @@ def parse_record(line: bytes | str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) else None
+
+
+def number(record: Mapping[str, Any], *path: str) -> float | None:
+    """The finite number at a path of keys, or None."""
+    value: Any = record
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    usable = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if usable else None

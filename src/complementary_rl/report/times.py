@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from complementary_rl.report.tail import number
+
 PARTS: dict[str, tuple[str, ...]] = {
     "actor sampling": ("sample", "rollout_sample"),
     "actor update": ("update",),
@@ -44,12 +46,13 @@ def time_shares(records: Iterable[Mapping[str, Any]]) -> TimeShares:
         times = record.get("time")
         if record.get("kind") != "step" or not isinstance(times, Mapping):
             continue
-        parts = {name: float(value) for name, value in times.items() if name not in _TOTALS and isinstance(value, int | float)}
+        told = {name: value for name in times if (value := number(times, name)) is not None}
+        parts = {name: value for name, value in told.items() if name not in _TOTALS}
         for name, value in parts.items():
             part = _PART_OF.get(name, "other")
             seconds[part] = seconds.get(part, 0.0) + value
         known = sum(parts.values())
-        whole = float(times.get("step", known))
+        whole = told.get("step", known)
         total += max(whole, known)
         seconds["other"] = seconds.get("other", 0.0) + max(0.0, whole - known)
     ordered = {part: seconds[part] for part in (*PARTS, "other") if seconds.get(part, 0.0) > 0}
