@@ -1,15 +1,20 @@
 """Tiny training runs: real rooms of NetHack, the shipped models, a few seconds."""
 
+import itertools
 import json
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from complementary_rl.config import Config
 from complementary_rl.config_file import load_config
 from complementary_rl.configs import find_config
+from complementary_rl.envs.protocol import Suite
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
 from complementary_rl.experience.schema import TABLES
+from complementary_rl.types import Split, Task
 
 TINY = (
     "run.name=tiny",
@@ -59,3 +64,55 @@ def bank_tables(path: Path) -> dict[str, list[Any]]:
 
 def newest_checkpoint(directory: Path) -> Path:
     return max((directory / "checkpoints").glob("step_*"), key=lambda path: int(path.name.removeprefix("step_")))
+
+
+class Parity(Suite):
+    """No game at all: an action with an odd number of letters wins. `fault` ("raised", "hung", "nan", "bytes") strikes at every
+    `every`-th step that is taken, over all environments."""
+
+    name = "parity"
+    instructions = "Say an odd word."
+    max_turns = 2
+
+    def __init__(self, fault: str = "", every: int = 1, heldout: int = 2) -> None:
+        self.fault = fault
+        self.every = every
+        self.heldout = heldout
+        self.count = itertools.count(1)
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        numbers = range(2) if split == "train" else range(2, 2 + self.heldout)
+        return [Task(f"parity/{n}", self.name, f"Find the exit of room {n}.", n, split, f"parity/{n}") for n in numbers]
+
+    def make_env(self) -> "ParityEnv":
+        return ParityEnv(self)
+
+
+class ParityEnv:
+    def __init__(self, suite: Parity) -> None:
+        self.suite = suite
+        self.turns = 0
+
+    def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:
+        self.turns = 0
+        return f"at {seed % 15 + 1} {seed // 15 % 15 + 1}", {}
+
+    def step(self, action: str) -> Any:
+        self.turns += 1
+        won = len(action) % 2 == 1
+        result = (f"at {len(action)} {self.turns}", float(won), won, self.turns == 2, {"success": won})
+        if not self.suite.fault or next(self.suite.count) % self.suite.every:
+            return result
+        if self.suite.fault == "raised":
+            raise RuntimeError("the level fell apart")
+        if self.suite.fault == "hung":
+            time.sleep(1.0)
+        return {"nan": (result[0], float("nan"), *result[2:]), "bytes": (b"bytes", *result[1:])}.get(self.suite.fault, result)
+
+    def close(self) -> None:
+        pass
+
+
+def parity_config(directory: Path, *overrides: str) -> Config:
+    """A tiny run on `Parity`: no game to wait for, and luck in every group."""
+    return tiny_config(directory, "env.suite=helpers.runs:Parity", "env.options={}", "merge.interval=3", *overrides)
