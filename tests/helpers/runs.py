@@ -67,8 +67,10 @@ def newest_checkpoint(directory: Path) -> Path:
 
 
 class Parity(Suite):
-    """No game at all: an action with an odd number of letters wins. `fault` ("raised", "hung", "nan", "bytes") strikes at every
-    `every`-th step that is taken, over all environments."""
+    """No game at all: an action with an odd number of letters wins, a longer one pays a little more.
+
+    `fault` ("raised", "hung", "nan", "bytes") strikes at every `every`-th step that is taken, over all environments.
+    """
 
     name = "parity"
     instructions = "Say an odd word."
@@ -100,7 +102,7 @@ class ParityEnv:
     def step(self, action: str) -> Any:
         self.turns += 1
         won = len(action) % 2 == 1
-        result = (f"at {len(action)} {self.turns}", float(won), won, self.turns == 2, {"success": won})
+        result = (f"at {len(action)} {self.turns}", won + len(action) / 100, won, self.turns == 2, {"success": won})
         if not self.suite.fault or next(self.suite.count) % self.suite.every:
             return result
         if self.suite.fault == "raised":
