@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,14 @@ class MetricsLog:
         self._file = path.open("ab")
 
     def append(self, record: dict[str, Any]) -> None:
-        try:
+        with _disk_errors(self.path):
             self._file.write((json.dumps(record, allow_nan=True) + "\n").encode())
             self._file.flush()
-        except OSError as error:
-            raise InfrastructureError(
-                f"cannot write {self.path.name}: {error.strerror}; free space and continue with --resume"
-            ) from error
 
     def offset(self) -> int:
         """Bytes written so far, made durable; a checkpoint keeps it."""
-        os.fsync(self._file.fileno())
+        with _disk_errors(self.path):
+            os.fsync(self._file.fileno())
         return self._file.tell()
 
     def truncate(self, offset: int) -> None:
@@ -39,7 +37,9 @@ class MetricsLog:
         self._file.seek(offset)
 
     def close(self) -> None:
-        self._file.close()
+        """Close the file; a record that could not be written has been reported by `append` and is not tried again."""
+        with suppress(OSError):
+            self._file.close()
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
@@ -79,6 +79,15 @@ def readable_episode(trajectory: Trajectory, texts: dict[int, str]) -> dict[str,
 
 
 def write_episodes(path: Path, episodes: Sequence[dict[str, Any]]) -> None:
-    """Write one JSONL file of readable episodes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(episode, ensure_ascii=False) + "\n" for episode in episodes), encoding="utf-8")
+    """Write one JSONL file of readable episodes. Raises InfrastructureError when the disk refuses."""
+    with _disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(episode, ensure_ascii=False) + "\n" for episode in episodes), encoding="utf-8")
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {path.name}: {error.strerror}; free space and continue with --resume") from error

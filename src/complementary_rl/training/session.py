@@ -120,7 +120,10 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
         torch.set_num_threads(config.run.threads)
     found = checkpoints(directory / "checkpoints")
     state = read_state(found[-1]) if found else None
-    _prepare_directory(config, directory, resume=resume, state=state)
+    try:
+        _prepare_directory(config, directory, resume=resume, state=state)
+    except OSError as error:
+        raise UserError(f"{directory} cannot be written ({error.strerror}); choose another --run.dir, or free the disk") from error
     if found:
         _restore_bank(found[-1], directory)
     try:
