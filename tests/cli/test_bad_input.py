@@ -1,0 +1,130 @@
+"""What users get wrong: exit code 2, one message that says what to do, no traceback."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from helpers.models import save_tiny_model
+from helpers.runs import tiny_arguments
+from typer.testing import CliRunner
+
+from complementary_rl.cli.errors import overrides_from
+from complementary_rl.cli.main import app
+from complementary_rl.config_file import load_config
+from complementary_rl.errors import UserError
+
+
+def crl(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def refused(*arguments: str) -> str:
+    """Run a command that must be refused; returns what it said."""
+    result = crl(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["--actor.optm.lr", "1"], "actor.optm: unknown setting; did you mean 'actor.optim'?"),
+        (["--actor.optim.lr", "fast"], "actor.optim.lr: "),
+        (["--env.group-size=4"], "env.group-size: unknown setting; did you mean 'env.group_size'?"),
+        (["--env.group_size=7", "--retrieval.entries_per_group=2"], "env.group_size is 7: it must be even"),
+        (["--run.method", "complimentary"], "run.method: "),
+        (["--run.steps"], "--run.steps needs a value"),
+        (["run.steps=4"], "unexpected argument 'run.steps=4'; settings are given as --section.field value"),
+        (["--run.method", "offline"], "bank.source: "),
+        (["--run.seed.deep", "3"], "run.seed"),
+    ],
+)
+def test_a_setting_that_does_not_fit(settings: list[str], message: str) -> None:
+    assert message in refused("train", "quickstart", "--dry-run", *settings)
+
+
+def test_a_typo_in_a_file_names_the_nearest_setting(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[run]\nsteps = 3\n[retrieval]\nscoer = 'value'\n")
+    assert "retrieval.scoer: unknown setting; did you mean 'retrieval.score'?" in refused("train", str(path))
+    path.write_text("[run\n")
+    assert "is not valid TOML" in refused("train", str(path))
+
+
+def test_a_config_that_is_not_there() -> None:
+    assert "shipped: " in refused("train", "quikstart")
+
+
+def test_an_unknown_suite(tmp_path: Path) -> None:
+    message = refused(*tiny_arguments(tmp_path / "run", "env.suite=minihack/dark-romms"))
+    assert "did you mean 'minihack/dark-rooms'" in message
+    assert not (tmp_path / "run").exists()
+    assert "did you mean 'minihack/dark-rooms'" in refused("envs", "check", "minihack/dark-romms")
+
+
+@pytest.mark.parametrize(("pattern", "message"), [("tokenizer*", "no tokenizer"), ("chat_template*", "chat template")])
+def test_a_model_folder_that_lacks_something(pattern: str, message: str, tmp_path: Path) -> None:
+    model = save_tiny_model(tmp_path / "model")
+    for path in model.glob(pattern):
+        path.unlink()
+    assert message in refused(*tiny_arguments(tmp_path / "run", f"actor.model.path={model}"))
+
+
+def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
+    for command in (["eval"], ["export"]):
+        output = [str(tmp_path / "out")] if command == ["export"] else []
+        assert "is not a run directory" in refused(*command, str(tmp_path), *output)
+    for bank in (["ls"], ["show", "1"], ["history", "1"], ["search", "exit"], ["export", "out.jsonl"]):
+        assert "holds no bank.sqlite" in refused("bank", bank[0], str(tmp_path), *bank[1:])
+
+
+def test_a_bank_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "bank.sqlite").write_bytes(b"not a database at all, but long enough to look at" * 40)
+    assert "bank.sqlite" in refused("bank", "ls", str(tmp_path))
+
+
+def test_an_export_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("{}\n")
+    assert "is not an exported bank" in refused("bank", "import", str(tmp_path / "run"), str(tmp_path / "notes.jsonl"))
+    assert "cannot be read" in refused("bank", "import", str(tmp_path / "run"), str(tmp_path / "missing.jsonl"))
+
+
+def test_quickstart_does_not_write_over_anything(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is not empty" in refused("quickstart", "--dir", str(tmp_path))
+
+
+def test_dry_run_prints_a_config_that_loads_again(tmp_path: Path) -> None:
+    result = crl("train", "quickstart", "--dry-run", "--run.seed=7", "--actor.optim.lr", "3e-4", "--eval.tasks", "['a', 'b']")
+    assert result.exit_code == 0
+    path = tmp_path / "resolved.toml"
+    path.write_text(result.stdout)
+    config = load_config(path)
+    assert (config.run.seed, config.actor.optim.lr, config.eval.tasks) == (7, 3e-4, ("a", "b"))
+    again = crl("train", str(path), "--dry-run")
+    assert again.stdout == result.stdout
+    assert not (tmp_path / "runs").exists()
+
+
+def test_configs_are_listed_with_what_they_are_for() -> None:
+    lines = crl("configs").stdout.splitlines()
+    assert lines
+    quickstart = next(line for line in lines if line.startswith("quickstart "))
+    assert len(quickstart.split(maxsplit=1)[1]) > 10
+    for line in lines:
+        assert crl("train", line.split()[0], "--dry-run").exit_code == 0
+
+
+def test_version() -> None:
+    import complementary_rl
+
+    assert crl("--version").stdout.strip() == complementary_rl.__version__
+
+
+def test_overrides_come_in_both_forms() -> None:
+    assert overrides_from(["--a.b", "1", "--c.d=2=3", "--e", "-1"]) == ["a.b=1", "c.d=2=3", "e=-1"]
+    with pytest.raises(UserError, match="unexpected argument"):
+        overrides_from(["a.b"])
