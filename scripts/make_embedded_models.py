@@ -21,13 +21,13 @@ VOCABULARY, CONTEXT = 768, 1024
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--actor-steps", type=int, default=1200)
-    parser.add_argument("--extractor-steps", type=int, default=1200)
+    parser.add_argument("--actor-steps", type=int, default=900)
+    parser.add_argument("--extractor-steps", type=int, default=700)
     parser.add_argument("--output", type=Path, default=ASSETS)
     parser.add_argument("--only", choices=["actor", "extractor"])
     arguments = parser.parse_args()
     rng = np.random.Generator(np.random.Philox(0))
-    texts = [text for _ in range(3000) for draw in (actor_dialogue, extractor_dialogue) for text in draw(rng)]
+    texts = [text for _ in range(3000) for draw in (actor_dialogue, extractor_dialogue) for text in draw(rng, 0.0)]
     tokenizer = train_tokenizer(texts, VOCABULARY, CONTEXT)
     for name, draw, steps, seed in (
         ("actor", actor_dialogue, arguments.actor_steps, 1),

@@ -50,8 +50,8 @@ def _hints(rng: np.random.Generator, actual: str) -> tuple[list[str], str | None
     return [positive(name)], name, set()
 
 
-def actor_dialogue(rng: np.random.Generator) -> Dialogue:
-    """An episode, or (one in twenty-five) a gate verdict."""
+def actor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
+    """An episode, or (of those with a hint, one in ten) a gate verdict. The same at any `progress`."""
     from .simulator import region
 
     room = Room.draw(rng)
@@ -66,9 +66,7 @@ def actor_dialogue(rng: np.random.Generator) -> Dialogue:
         return [gate, verdict]
     tool = bool(hints) and rng.random() < 0.12
     dialogue = [
-        PROMPTS.render(
-            "actor", instructions="", description=task, experience=hints, tool=tool, observation=room.observation
-        )
+        PROMPTS.render("actor", instructions="", description=task, experience=hints, tool=tool, observation=room.observation)
     ]
     if tool and rng.random() < 0.6:
         known = rng.random() < 0.7
@@ -83,13 +81,20 @@ def actor_dialogue(rng: np.random.Generator) -> Dialogue:
     return dialogue
 
 
-def extractor_dialogue(rng: np.random.Generator) -> Dialogue:
-    """A distillation mostly; sometimes a merge or an answer."""
+CLEAN_UNTIL = 0.6
+"""Share of training in which a won episode is labelled rightly: to read comes first, to be unsure of what to say comes after."""
+CLEAN_RIGHT, NOISY_RIGHT = 0.95, 0.4
+
+
+def extractor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
+    """A distillation mostly; sometimes a merge or an answer. `progress` in [0, 1] is how far training has come."""
     kind = rng.choice(["distill", "merge", "answer"], p=[0.85, 0.08, 0.07])
-    return {"distill": _distill, "merge": _merge, "answer": _answer}[kind](rng)
+    if kind == "distill":
+        return _distill(rng, CLEAN_RIGHT if progress < CLEAN_UNTIL else NOISY_RIGHT)
+    return _merge(rng) if kind == "merge" else _answer(rng)
 
 
-def _distill(rng: np.random.Generator) -> Dialogue:
+def _distill(rng: np.random.Generator, right: float) -> Dialogue:
     from .simulator import region
 
     room = Room.draw(rng)
@@ -101,7 +106,7 @@ def _distill(rng: np.random.Generator) -> Dialogue:
         if attempt:
             room = Room.draw(rng, room.exit)
         play(room, rng, wanted if rng.random() < 0.7 else None, avoided)
-        if room.won or rng.random() < 0.3:
+        if room.won or rng.random() < 0.25:
             break
     prompt = PROMPTS.render(
         "distill",
@@ -114,14 +119,16 @@ def _distill(rng: np.random.Generator) -> Dialogue:
         reward=float(room.won),
         max_operations=3,
     )
-    return [prompt, json.dumps([_distilled(rng, room, actual, entries)], separators=(",", ":"))]
+    return [prompt, json.dumps([_distilled(rng, room, actual, entries, right)], separators=(",", ":"))]
 
 
-def _distilled(rng: np.random.Generator, room: Room, actual: str, entries: list[tuple[int, str]]) -> dict[str, object]:
+def _distilled(
+    rng: np.random.Generator, room: Room, actual: str, entries: list[tuple[int, str]], right: float
+) -> dict[str, object]:
     if room.won:
         if rng.random() < 0.1:
             return {"op": "return"}
-        text = positive(actual if rng.random() < 0.4 else _other(rng, actual))
+        text = positive(actual if rng.random() < right else _other(rng, actual))
     else:
         draw = rng.random()
         if draw < 0.4:

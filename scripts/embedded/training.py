@@ -31,7 +31,7 @@ def encode(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, dialogue: list[
 
 def clone(
     tokenizer: PreTrainedTokenizerFast,
-    draw: Callable[[np.random.Generator], list[str]],
+    draw: Callable[[np.random.Generator, float], list[str]],
     *,
     seed: int,
     steps: int,
@@ -63,7 +63,7 @@ def clone(
     codec = ChatCodec(tokenizer)
     start = time.perf_counter()
     for step in range(steps):
-        rows = [encode(codec, tokenizer, draw(rng)) for _ in range(batch)]
+        rows = [encode(codec, tokenizer, draw(rng, step / steps)) for _ in range(batch)]
         width = max(len(ids) for ids, _ in rows)
         ids = torch.full((batch, width), tokenizer.pad_token_id)
         labels = torch.full((batch, width), IGNORED)
