@@ -202,3 +202,21 @@ def test_a_disk_that_refuses_is_reported_with_a_remedy(run: Path) -> None:
     (run / "report.html").mkdir()
     with pytest.raises(InfrastructureError, match=r"cannot write .*report\.html"):
         write_report(run)
+
+
+def test_finished_runs_of_a_directory_are_put_together(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "runs" / "complementary"), make_run(tmp_path / "runs" / "baseline", "baseline")]
+    make_run(tmp_path / "runs" / "killed", finished=False)
+    page = Page(render_report(tmp_path / "runs"))
+    for run in runs:
+        (method,) = load_summary(run).methods.values()
+        assert f"{method.success_free.mean:.0%}" in page.text
+    assert "Success against the baseline" in page.text
+    assert "Not finished, and so only in the curves: killed." in page.text
+
+
+def test_a_damaged_summary_is_named(run: Path) -> None:
+    (run / "summary.json").write_text("{}")
+    page = Page(render_report(run))
+    assert "schema version" in page.text
+    assert "There is no final evaluation" in page.text

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from complementary_rl.report.rundir import RunData, episodes_of
+from complementary_rl.report.summary import BASELINE
 from complementary_rl.report.svg import Line, line_plot
 from complementary_rl.report.tail import number
 
 CONDITIONS = ("guided", "free")
-_SMOOTH_SHARE = 25
-"""Curves are smoothed over one 25th of the run."""
+_SMOOTH_SHARE, _LEAST_WINDOW = 25, 5
+"""Curves are smoothed over one 25th of the run, but over five values at least where a run is long enough to bear it."""
+_MOST_LINES = 12
+"""Labels that fit beside a wide plot."""
 _TONES = ("tone1", "tone2", "tone3", "tone4", "tone5", "tone6")
 _OPERATIONS = {
     "bank_add": "added",
@@ -34,8 +37,8 @@ class Picture:
 def training_pictures(runs: Sequence[RunData]) -> list[Picture]:
     """Success of every run and condition, and the actions a success took."""
     window = _window(runs)
-    success = [line for run in runs for line in _condition_lines(run, runs, "success")]
-    actions = [line for run in runs for line in _condition_lines(run, runs, "actions_per_success")]
+    success = _training_lines(runs, "success")
+    actions = _training_lines(runs, "actions_per_success")
     smoothing = f"Thick: mean over {window} steps; faint: each step." if window > 1 else "One value a step."
     dots = " Dots: the final evaluation with its 95% interval." if any(line.point for line in success) else ""
     note = f"Share of training episodes that reached the goal. {smoothing}{dots}"
@@ -78,16 +81,14 @@ def extractor_pictures(run: RunData, prefix: str) -> list[Picture]:
             [Line("negative", "tone3", credit_x, credit_y)] if credit_x else [],
             f"{prefix}-credit",
             share=True,
-            window=_batch_window(credit_x),
+            window=_width(len(credit_x)),
             x_label="extractor updates",
         ),
     ]
     if x:
         entropy = [Line("entropy", "tone6", x, y)]
         note = "Nats per token of the extractor's output; a fall towards zero is a collapse."
-        pictures.append(
-            _picture("Entropy", note, entropy, f"{prefix}-entropy", window=_batch_window(x), x_label="extractor updates")
-        )
+        pictures.append(_picture("Entropy", note, entropy, f"{prefix}-entropy", window=_width(len(x)), x_label="extractor updates"))
     return pictures
 
 
@@ -106,26 +107,29 @@ def bank_pictures(run: RunData, prefix: str) -> list[Picture]:
     ]
 
 
+def _training_lines(runs: Sequence[RunData], metric: str) -> list[Line]:
+    """A line per run and condition; of many runs, only the conditions they are meant to be used in, and not more than fit."""
+    lines = [line for run in runs for line in _condition_lines(run, runs, metric)]
+    if len(lines) <= _MOST_LINES:
+        return lines
+    return [line for run in runs for line in _condition_lines(run, runs, metric)[:1]][:_MOST_LINES]
+
+
 def _condition_lines(run: RunData, runs: Sequence[RunData], metric: str) -> list[Line]:
+    """Colours tell conditions apart, or, where several runs have both conditions, the runs; dashes then mark what was played free."""
+    compared = [other for other in runs if not other.is_baseline]
     lines = []
     for condition in CONDITIONS:
         x, y = run.series("rollout", condition, metric)
         if not x:
             continue
-        label = _label(run, condition, runs)
-        baseline = run.is_baseline and len(runs) > 1
-        lines.append(
-            Line(label, "baseline" if baseline else condition, x, y, dashed=baseline, point=_final(run, condition, metric))
-        )
+        label, colour, dashed = condition, condition, False
+        if run.is_baseline and len(runs) > 1:
+            label, colour, dashed = run.name, BASELINE, True
+        elif len(compared) > 1:
+            label, colour, dashed = f"{run.name} {condition}", _TONES[compared.index(run) % len(_TONES)], condition == "free"
+        lines.append(Line(label, colour, x, y, dashed, _final(run, condition, metric)))
     return lines
-
-
-def _label(run: RunData, condition: str, runs: Sequence[RunData]) -> str:
-    """As short as it can be: the method only where several runs need telling apart."""
-    others = [other for other in runs if not other.is_baseline]
-    if run.is_baseline and len(runs) > 1:
-        return run.name
-    return condition if len(others) <= 1 else f"{run.name} {condition}"
 
 
 def _final(run: RunData, arm: str, metric: str) -> tuple[float, float, float] | None:
@@ -165,8 +169,8 @@ def _picture(
 
 
 def _window(runs: Sequence[RunData]) -> int:
-    return max(1, max((len(run.steps) for run in runs), default=0) // _SMOOTH_SHARE)
+    return _width(max((len(run.steps) for run in runs), default=0))
 
 
-def _batch_window(x: Sequence[float]) -> int:
-    return max(1, len(x) // _SMOOTH_SHARE)
+def _width(values: int) -> int:
+    return max(1, values // _SMOOTH_SHARE, min(_LEAST_WINDOW, values // 8))

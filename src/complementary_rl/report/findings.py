@@ -79,9 +79,9 @@ def arm_colour(method: str, arm: str) -> str:
 
 
 def sentence(summary: RunSummary | None, runs: Sequence[RunData]) -> str:
-    """The result in words."""
+    """The result in words; `runs` are all of them, finished or not."""
     if summary is None:
-        done = ", ".join(f"{run.name} after {len(run.steps)} steps" for run in runs)
+        done = ", ".join(f"{run.name} after {len(run.steps):,} steps" for run in runs)
         return f"Not finished: there is no final evaluation yet ({done}). What follows is training so far."
     told = [(name, method) for name, method in summary.methods.items() if _shares(method, "")]
     if not told:

@@ -18,7 +18,8 @@ from complementary_rl.report.curves import Picture, bank_pictures, extractor_pic
 from complementary_rl.report.episodes import EpisodeView, chosen_episodes
 from complementary_rl.report.findings import differences, evaluation_rows, reward_differs, sentence, tiles
 from complementary_rl.report.rundir import RunData, find_runs, read_run, read_summary
-from complementary_rl.report.summary import MethodSummary, RunSummary
+from complementary_rl.report.summary import FILE as SUMMARY
+from complementary_rl.report.summary import MethodSummary, RunSummary, combined_summary
 from complementary_rl.report.times import COMPUTE, PARTS, time_shares
 
 FILE = "report.html"
@@ -79,9 +80,10 @@ def render_report(directory: Path) -> str:
     """The page as text. Raises UserError when `directory` holds no run."""
     runs = [read_run(path) for path in find_runs(directory)]
     problems: list[str] = []
-    summary = read_summary(directory, problems)
-    summaries = [_own_summary(run, directory, summary) for run in runs]
-    views = [_view(run, own, f"run{index}") for index, (run, own) in enumerate(zip(runs, summaries, strict=True))]
+    summaries = {run.directory: _summary_of(run) for run in runs}
+    summary = _whole_summary(directory, [path for path, own in summaries.items() if own is not None], problems)
+    views = [_view(run, summaries[run.directory], f"run{index}") for index, run in enumerate(runs)]
+    unfinished = [run.name for run in runs if summary is not None and summaries[run.directory] is None]
     environment = Environment(
         loader=PackageLoader("complementary_rl.report"),
         autoescape=True,
@@ -94,6 +96,7 @@ def render_report(directory: Path) -> str:
         name=directory.resolve().name,
         version=__version__,
         sentence=sentence(summary, runs),
+        unfinished=unfinished,
         tiles=tiles(summary, runs),
         differences=differences(summary),
         training=training_pictures(runs),
@@ -101,8 +104,20 @@ def render_report(directory: Path) -> str:
         rewards=summary is not None and reward_differs(summary),
         runs=views,
         origin=_side_by_side([view.origin for view in views]),
-        problems=problems if any(run.evaluations for run in runs) else [],
+        problems=problems,
     )
+
+
+def _summary_of(run: RunData) -> RunSummary | None:
+    """A run's own summary. That an unfinished run has none is said once, at the top of the page."""
+    return read_summary(run.directory, run.problems) if (run.directory / SUMMARY).exists() else None
+
+
+def _whole_summary(directory: Path, finished: Sequence[Path], problems: list[str]) -> RunSummary | None:
+    """The directory's own summary, else that of the finished runs in it."""
+    if (directory / SUMMARY).exists():
+        return read_summary(directory, problems)
+    return combined_summary(directory.resolve().name, finished) if finished else None
 
 
 def _view(run: RunData, summary: RunSummary | None, prefix: str) -> RunView:
@@ -123,11 +138,6 @@ def _view(run: RunData, summary: RunSummary | None, prefix: str) -> RunView:
         problems=run.problems,
         origin=_origin(run, method),
     )
-
-
-def _own_summary(run: RunData, directory: Path, summary: RunSummary | None) -> RunSummary | None:
-    """A run's own summary; that it has none yet is said once, by the page's first sentence."""
-    return summary if run.directory == directory else read_summary(run.directory, [])
 
 
 def _times(run: RunData) -> tuple[list[TimePart], float | None]:

@@ -24,6 +24,7 @@ __all__ = [
     "RunSummary",
     "bootstrap_interval",
     "combine_summaries",
+    "combined_summary",
     "load_summary",
     "write_summary",
 ]
@@ -236,21 +237,24 @@ def load_summary(directory: Path) -> RunSummary:
 
 
 def combine_summaries(directory: Path, runs: Sequence[Path]) -> RunSummary:
-    """Put the summaries of `runs` together, write them as the summary of `directory`, and return it. The baseline comes last.
+    """Put the summaries of `runs` together, write them as the summary of `directory`, and return it; see `combined_summary`."""
+    summary = combined_summary(directory.name, runs)
+    write_summary(directory, summary)
+    return summary
 
-    Methods keep their name; where two runs used the same method, each goes by the name of its directory.
-    """
+
+def combined_summary(name: str, runs: Sequence[Path]) -> RunSummary:
+    """The summaries of `runs` together, the baseline last. Methods keep their name; where two runs used the same method, each goes by
+    the name of its directory. Raises UserError as `load_summary` does."""
     loaded = [(run, load_summary(run)) for run in runs]
-    names = [name for _, summary in loaded for name in summary.methods]
+    names = [method for _, summary in loaded for method in summary.methods]
     methods: dict[str, MethodSummary] = {}
     for run, summary in loaded:
-        for name, method in summary.methods.items():
-            methods[name if names.count(name) == 1 else run.name] = method
+        for method, result in summary.methods.items():
+            methods[method if names.count(method) == 1 else run.name] = result
     if BASELINE in methods:
         methods[BASELINE] = methods.pop(BASELINE)
-    combined = RunSummary(name=directory.name, methods=methods, comparisons=_comparisons(methods))
-    write_summary(directory, combined)
-    return combined
+    return RunSummary(name=name, methods=methods, comparisons=_comparisons(methods))
 
 
 def arm_order(arms: Iterable[str]) -> list[str]:
