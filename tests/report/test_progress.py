@@ -64,6 +64,12 @@ def test_curve_shares_the_time_axis_of_the_whole_run() -> None:
     assert state.curve("free", 4) == [0.5, 0.5, None, None]
 
 
+def test_curve_of_a_short_run_has_no_gaps() -> None:
+    state = RunState("run", 2)
+    state.record(step(0, free={"success": 0.25}))
+    assert state.curve("free", 6) == [0.25, 0.25, 0.25, None, None, None]
+
+
 def test_phases() -> None:
     state = RunState("run", 2)
     assert state.phase == "starting"
@@ -132,7 +138,7 @@ def test_the_last_line_has_the_evaluation() -> None:
         progress.record({"kind": "extractor", "update": 6})
         progress.record({"kind": "eval", "step": 1, "guided": {"success": {"mean": 0.8}}, "free": {"success": {"mean": 0.4}}})
     assert output(console)[-1] == (
-        "run  step 1/1  evaluation: guided 80%  evaluation: free 40%  bank 12  extractor updates 7  done in 1 min 15 s"
+        "run  step 1/1  evaluation: guided 80%  evaluation: free 40%  bank 12  extractor updates 7  trained in 1 min 15 s"
     )
 
 

@@ -194,6 +194,7 @@ def test_the_terminal_table_names_every_arm_and_difference(tmp_path: Path) -> No
     assert lines[1].split()[:3] == ["complementary", "guided", "1.00"]
     assert lines[3].split()[:3] == ["baseline", "free", "0.00"]
     assert "complementary guided − baseline: +1.00 [+1.00, +1.00]" in lines
+    assert Estimate(mean=-0.001, lo=-0.2, hi=0.001, n=9).text("+z.2f") == "+0.00 [-0.20, +0.00]"
 
 
 # --- provenance ------------------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def differences(summary: RunSummary | None) -> list[tuple[str, str, bool]]:
 
 
 def _points(value: float) -> str:
-    return f"{100 * value:+.0f}".replace("-", "−")
+    return f"{100 * value:+z.0f}".replace("-", "−")
 
 
 def _shares(method: MethodSummary, of: str) -> str:

@@ -150,7 +150,7 @@ def render(runs: Mapping[str, RunState]) -> RenderableType:
         if state.bank_size is not None:
             table.add_row(Text("  bank"), Text(_bank_text(state)))
     note = Text(
-        f"curves: success from 0 to 100 %; numbers: mean of the last {WINDOW} steps",
+        f"curves: success from 0 to 100%; numbers: mean of the last {WINDOW} steps",
         style="dim",
     )
     return Group(table, note)
@@ -184,7 +184,7 @@ def _percent(value: float | None) -> str:
 
 def _time_text(state: RunState) -> str:
     if state.phase != "training":
-        return {"starting": "starting", "evaluating": "evaluating"}.get(state.phase, f"done in {_duration(state.wall)}")
+        return {"starting": "starting", "evaluating": "evaluating"}.get(state.phase, f"trained in {_duration(state.wall)}")
     left = state.seconds_left()
     return f"{_duration(state.wall)} so far" if left is None else f"about {_duration(left)} left"
 

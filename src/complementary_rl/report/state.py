@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from complementary_rl.report.tail import number
@@ -48,9 +49,9 @@ class RunState:
 
     def curve(self, condition: str, width: int) -> list[float | None]:
         """Mean success in each of `width` equal parts of the whole run; None where there is none (yet)."""
-        parts: list[list[float]] = [[] for _ in range(width)]
-        for step, value in self.success.get(condition, []):
-            parts[min(width - 1, step * width // self.total_steps)].append(value)
+        by_step = dict(self.success.get(condition, []))
+        bounds = [part * self.total_steps // width for part in range(width + 1)]
+        parts = [[by_step[i] for i in range(low, max(high, low + 1)) if i in by_step] for low, high in pairwise(bounds)]
         return [sum(part) / len(part) if part else None for part in parts]
 
     def seconds_left(self) -> float | None:

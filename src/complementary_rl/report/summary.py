@@ -200,7 +200,7 @@ class RunSummary(_Model):
                 rows.append((name, arm, result.success.text(), actions, str(result.success.n)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        lines += [f"{c.method} {c.arm} − {BASELINE}: {c.difference.text('+.2f')}" for c in self.comparisons]
+        lines += [f"{c.method} {c.arm} − {BASELINE}: {c.difference.text('+z.2f')}" for c in self.comparisons]
         return "\n".join([*lines, "means with 95% bootstrap intervals over evaluation episodes"])
 
 
