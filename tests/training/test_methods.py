@@ -182,6 +182,14 @@ def test_the_tool_is_only_offered_with_experience(tmp_path: Path) -> None:
     assert conditions(run)[1] == {"free", "guided"}
 
 
+def test_the_gate_is_asked_and_the_run_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = ("gate.enabled=true", "gate.warmup_steps=0", "gate.max_new_tokens=4", "run.steps=3")
+    train(parity_config(run, *options, *KEPT))
+    assert records(run, "step")[2]["time"]["rollout_gate"] > 0
+    assert all(sum(part["n"] for part in record["rollout"].values()) == 8 for record in records(run, "step"))
+
+
 def test_async_runs_and_drains(tmp_path: Path) -> None:
     run = tmp_path / "run"
     train(parity_config(run, "run.schedule=async", "run.steps=4", "distill.per_group=2", *KEPT))

@@ -9,10 +9,11 @@ from helpers.models import save_tiny_model
 from helpers.runs import bank_tables, parity_config, records
 
 from complementary_rl.config import BankConfig
-from complementary_rl.errors import BankError, ConfigError, UserError
+from complementary_rl.errors import BankError, CheckpointError, ConfigError, UserError
 from complementary_rl.experience.embedding import HashingEmbedder
 from complementary_rl.training.given_bank import start_from
 from complementary_rl.training.run import train
+from complementary_rl.training.session import open_session
 
 
 @pytest.fixture
@@ -123,3 +124,22 @@ def test_a_directory_that_cannot_be_made_is_the_users_to_mend(tmp_path: Path) ->
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UserError, match="cannot be written"):
         train(parity_config(tmp_path / "file" / "run"))
+
+
+def test_two_processes_do_not_train_in_one_directory(tmp_path: Path) -> None:
+    config = parity_config(tmp_path / "run", "run.method=baseline", "run.steps=1")
+    session = open_session(config, tmp_path / "run")
+    try:
+        with pytest.raises(UserError, match="another process is training"):
+            open_session(config, tmp_path / "run", resume=True)
+    finally:
+        session.close()
+    open_session(config, tmp_path / "run", resume=True).close()
+
+
+def test_a_damaged_record_of_the_run_is_no_traceback(tmp_path: Path) -> None:
+    config = parity_config(tmp_path / "run", "run.method=baseline", "run.steps=1")
+    open_session(config, tmp_path / "run").close()
+    (tmp_path / "run" / "run.json").write_text("{")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        open_session(config, tmp_path / "run", resume=True)

@@ -25,13 +25,16 @@ from complementary_rl.experience.gate import Gate
 from complementary_rl.experience.manager import ExperienceManager
 from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.runner import RolloutRunner
+from complementary_rl.training import run_lock
 from complementary_rl.training.checkpoint import checkpoints, read_state, write_checkpoint
 from complementary_rl.training.evaluation import check_evaluation
 from complementary_rl.training.given_bank import start_from
 from complementary_rl.training.methods import METHODS, MethodFlags
 from complementary_rl.training.metrics import MetricsLog
+from complementary_rl.training.run_lock import RunLock
 from complementary_rl.types import Task
 
+_MARKER = "run.json"
 _BANK_FILES = ("bank.sqlite", "bank.sqlite-wal", "bank.sqlite-shm")
 
 ENV_WORKERS = 4
@@ -61,6 +64,7 @@ class Session:
     actor: Engine
     runner: RolloutRunner
     metrics: MetricsLog
+    lock: RunLock
     extractor: Engine | None = None
     bank: Bank | None = None
     manager: ExperienceManager | None = None
@@ -106,6 +110,7 @@ class Session:
         if self.bank is not None:
             self.bank.close()
         self.metrics.close()
+        self.lock.release()
 
 
 def open_session(config: Config, directory: Path, *, resume: bool = False) -> Session:
@@ -118,16 +123,17 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
         import torch
 
         torch.set_num_threads(config.run.threads)
-    found = checkpoints(directory / "checkpoints")
-    state = read_state(found[-1]) if found else None
+    lock = _claim_directory(directory, resume=resume)
     try:
-        _prepare_directory(config, directory, resume=resume, state=state)
-    except OSError as error:
-        raise UserError(f"{directory} cannot be written ({error.strerror}); choose another --run.dir, or free the disk") from error
-    if found:
-        _restore_bank(found[-1], directory)
-    try:
-        session = _build(config, directory)
+        found = checkpoints(directory / "checkpoints")
+        state = read_state(found[-1]) if found else None
+        try:
+            _prepare_directory(config, directory, resume=resume, state=state)
+        except OSError as error:
+            raise _unwritable(directory, error) from error
+        if found:
+            _restore_bank(found[-1], directory)
+        session = _build(config, directory, lock)
         try:
             if state is not None:
                 _load(session, found[-1], state)
@@ -139,6 +145,7 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
     except BaseException:
         if not resume:
             _withdraw(directory)
+        lock.release()
         raise
     return session
 
@@ -149,24 +156,36 @@ def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
     return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
 
 
-def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: dict[str, Any] | None) -> None:
-    marker = directory / "run.json"
-    if marker.exists() and not resume:
+def _claim_directory(directory: Path, *, resume: bool) -> RunLock:
+    """Make sure that the directory is there, fits what is asked for, and is nobody else's; changes nothing that was in it."""
+    has_run, stray = (directory / _MARKER).exists(), directory / "bank.sqlite"
+    if has_run and not resume:
         raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --run.name")
-    if resume and not marker.exists():
+    if resume and not has_run:
         raise UserError(f"{directory} holds no run to resume; leave --resume out to start one")
-    stray = directory / "bank.sqlite"
     if not resume and stray.exists():
         raise UserError(f"{stray} is no run's bank; to start from it give --bank.source {stray} and another --run.dir")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return RunLock(directory)
+    except OSError as error:
+        raise _unwritable(directory, error) from error
+
+
+def _unwritable(directory: Path, error: OSError) -> UserError:
+    return UserError(f"{directory} cannot be written ({error.strerror}); choose another --run.dir, or free the disk")
+
+
+def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: dict[str, Any] | None) -> None:
+    marker = directory / _MARKER
     if resume:
-        expected = json.loads(marker.read_text(encoding="utf-8"))["config_hash"]
+        expected = _run_record(directory)["config_hash"]
         if expected != config_hash(config) or (state is not None and state["config_hash"] != expected):
             raise CheckpointError(f"{directory} was made with another configuration; resume with its own config.toml, unchanged")
     if state is None:
         for name in _BANK_FILES:
             (directory / name).unlink(missing_ok=True)
         shutil.rmtree(directory / "episodes", ignore_errors=True)
-    directory.mkdir(parents=True, exist_ok=True)
     if not marker.exists():
         (directory / "config.toml").write_text(dump_config(config), encoding="utf-8")
         record = {
@@ -177,7 +196,19 @@ def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: 
             "seed": config.run.seed,
             "config_hash": config_hash(config),
         }
-        marker.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        partial = directory / f".{_MARKER}.partial"
+        partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        partial.replace(marker)
+
+
+def _run_record(directory: Path) -> dict[str, str]:
+    try:
+        record: dict[str, str] = json.loads((directory / _MARKER).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(
+            f"{directory / _MARKER} is damaged ({error}): the run cannot be identified; start another in a new --run.dir"
+        ) from error
+    return record
 
 
 def _restore_bank(checkpoint: Path, directory: Path) -> None:
@@ -185,7 +216,7 @@ def _restore_bank(checkpoint: Path, directory: Path) -> None:
         Bank.restore(checkpoint / "bank.sqlite", directory / "bank.sqlite")
 
 
-def _build(config: Config, directory: Path) -> Session:
+def _build(config: Config, directory: Path, lock: RunLock) -> Session:
     flags = METHODS[config.run.method]
     suite = make_suite(config.env.suite, **config.env.options)
     train_tasks = list(suite.tasks("train"))
@@ -204,7 +235,7 @@ def _build(config: Config, directory: Path) -> Session:
         tool_budget=config.tool.budget if config.tool.enabled else 0,
         tool_timeout=config.tool.timeout,
     )
-    session = Session(config, directory, flags, suite, pool, actor, runner, MetricsLog(directory / "metrics.jsonl"))
+    session = Session(config, directory, flags, suite, pool, actor, runner, MetricsLog(directory / "metrics.jsonl"), lock)
     session.train_tasks = train_tasks
     if flags.experience:
         try:
@@ -217,7 +248,7 @@ def _build(config: Config, directory: Path) -> Session:
 
 def _add_experience(session: Session) -> None:
     config = session.config
-    run_id = json.loads((session.directory / "run.json").read_text(encoding="utf-8"))["run_id"]
+    run_id = _run_record(session.directory)["run_id"]
     session.bank = Bank.open(
         session.directory / "bank.sqlite",
         config.bank,
@@ -259,7 +290,7 @@ def _begin(session: Session) -> None:
 
 def _withdraw(directory: Path) -> None:
     """Leave nothing of a run that could not start, or the corrected one would be refused the directory."""
-    for name in ("run.json", "config.toml", "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock"):
+    for name in (_MARKER, "config.toml", "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock", run_lock.FILE):
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()
