@@ -71,6 +71,7 @@ def line_plot(
         axes = figure.add_axes(_AXES[size])
         _style(axes, x_label, share)
         ends = [_draw(axes, line, window) for line in drawn]
+        _draw_points(axes, drawn)
         _limits(axes, drawn, share, from_zero)
         _label_ends(axes, drawn, ends, _LABEL_INCHES / (SIZES[size][1] * _AXES[size][3]))
         buffer = io.StringIO()
@@ -86,12 +87,21 @@ def _draw(axes: Any, line: Line, window: int) -> float:
     if window > 1:
         axes.plot(*_thinned(x, line.y), color=colour, linewidth=0.6, alpha=0.18, solid_joinstyle="round")
     axes.plot(*_thinned(x, y), color=colour, linewidth=1.7, linestyle=style, solid_joinstyle="round", solid_capstyle="round")
-    if line.point is not None:
+    return y[-1]
+
+
+def _draw_points(axes: Any, lines: Sequence[Line]) -> None:
+    """Draw the final measurements right of the curves, each at its own x so that none covers another."""
+    measured = [line for line in lines if line.point is not None]
+    if not measured:
+        return
+    first, last = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
+    for index, line in enumerate(measured):
+        assert line.point is not None
         mean, low, high = line.point
-        at = x[-1] + 0.02 * (x[-1] - x[0] or 1.0)
+        colour, at = _PLACEHOLDER[line.colour], last + (0.02 + 0.012 * index) * (last - first or 1.0)
         axes.plot([at, at], [low, high], color=colour, linewidth=1.2, solid_capstyle="round")
         axes.plot([at], [mean], marker="o", markersize=4.5, color=colour, markeredgecolor=_PLACEHOLDER["page"], markeredgewidth=1)
-    return y[-1]
 
 
 def _style(axes: Any, x_label: str, share: bool) -> None:
