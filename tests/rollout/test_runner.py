@@ -12,6 +12,7 @@ from helpers.suites import CountEnv, CountSuite, Step, hang, task
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.engines.protocol import SamplingParams
 from complementary_rl.envs.pool import EnvPool
+from complementary_rl.experience.gate import Offer, Verdict
 from complementary_rl.experience.questions import Answer, Question
 from complementary_rl.objectives.samples import trajectory_sample
 from complementary_rl.prompts import PromptSet
@@ -39,7 +40,14 @@ class Played:
         self.asked: list[list[Question]] = []
 
     async def run(
-        self, plans: Sequence[EpisodePlan], *, budget: int = 2, timeout: float = 5.0, max_turns: int = 5, ask: Any = None
+        self,
+        plans: Sequence[EpisodePlan],
+        *,
+        budget: int = 2,
+        timeout: float = 5.0,
+        max_turns: int = 5,
+        ask: Any = None,
+        gate: Any = None,
     ) -> None:
         self.runner = RolloutRunner(
             self.suite,
@@ -57,7 +65,7 @@ class Played:
             return await ask(questions, step)
 
         try:
-            episodes, self.faults = await self.runner.run(plans, PARAMS, recorded if ask is not None else None)
+            episodes, self.faults = await self.runner.run(plans, PARAMS, recorded if ask is not None else None, gate)
         finally:
             self.pool.close()
         self.order = [episode.id for episode in episodes]
@@ -246,6 +254,53 @@ def test_questions_of_one_turn_are_asked_together() -> None:
 )
 def test_what_counts_as_a_question(text: str, question: str | None) -> None:
     assert parse_question(text) == question
+
+
+# --- the gate -----------------------------------------------------------------------------------------------------------------------
+
+
+class ScriptedGate:
+    """Gives each rollout the verdict its id asks for."""
+
+    def __init__(self) -> None:
+        self.offers: list[Offer] = []
+
+    async def judge(self, offers: Sequence[Offer], step: int) -> list[Verdict | None]:
+        self.offers += offers
+        verdicts = {
+            "accept": Verdict("accept"),
+            "refine": Verdict("refine", "say go go go"),
+            "reject": Verdict("reject"),
+            "mumble": None,
+        }
+        return [verdicts[offer.id] for offer in offers]
+
+
+def test_the_gate_decides_what_is_shown() -> None:
+    gate = ScriptedGate()
+    names = ("accept", "refine", "reject", "mumble")
+    played = play([*(plan(name, shown=HINT, tool=True) for name in names), plan("free")], gate=gate, ask=answer)
+    assert [offer.id for offer in gate.offers] == list(names), "a free rollout has nothing to be judged"
+    assert {offer.observation for offer in gate.offers} == {"level 0, start 0"}
+    opened = {name: played.actor.tokenizer.decode(episode.turns[0].new_ids) for name, episode in played.episodes.items()}
+    assert opened["accept"] == opened["mumble"]
+    assert "hint: say go" in opened["accept"]
+    assert "hint: say go go go" in opened["refine"]
+    assert opened["reject"] == opened["free"]
+    conditions = {name: (episode.condition, episode.entry_ids, episode.gate_score) for name, episode in played.episodes.items()}
+    assert conditions == {
+        "accept": (Condition.GUIDED, (3,), 1.0),
+        "refine": (Condition.GUIDED, (3,), 0.5),
+        "reject": (Condition.FREE, (), 0.0),
+        "mumble": (Condition.GUIDED, (3,), None),
+        "free": (Condition.FREE, (), None),
+    }
+
+
+def test_a_rejecting_rollout_loses_the_tool_too() -> None:
+    played = play([plan("reject", shown=HINT, tool=True)], {"reject": ["<ask>where?</ask>"]}, gate=ScriptedGate(), ask=answer)
+    assert played.asked == []
+    assert played.episodes["reject"].turns[0].kind == "act"
 
 
 # --- faults -------------------------------------------------------------------------------------------------------------------------
