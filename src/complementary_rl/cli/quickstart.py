@@ -29,11 +29,15 @@ def run_quickstart(directory: Path, steps: int | None, seed: int) -> None:
     try:
         watch_runs(runs, processes, total_steps=steps or load_config(find_config(CONFIG)).run.steps)
         for method, process in processes.items():
-            if process.wait() != 0:
+            if process.poll():  # ended, and not well; the other one may still be training
                 log = (runs[method].parent / f"{method}.log").read_text(encoding="utf-8").strip()
                 raise InfrastructureError(
                     f"the {method} run stopped (exit {process.returncode}): {log[-2000:] or 'it said nothing'}"
                 )
+    except KeyboardInterrupt:
+        commands = "\n".join(f"  crl train {run / 'config.toml'} --resume" for run in runs.values())
+        typer.echo(f"each run can be taken to its end by itself:\n{commands}\n  crl report {directory}", err=True)
+        raise
     finally:
         for process in processes.values():
             if process.poll() is None:
