@@ -46,12 +46,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--regime", choices=list(REGIMES), default="few")
     parser.add_argument("--steps", type=int, default=load_config(find_config(CONFIG)).run.steps)
+    parser.add_argument("--variants", nargs="+", help="only these (default: all of the regime)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("runs/studies/quickstart"))
     parser.add_argument("--output", type=Path, default=Path("studies/results"))
     arguments = parser.parse_args()
     common = (*REGIMES[arguments.regime], f"run.steps={arguments.steps}")
-    todo = cells(VARIANTS[arguments.regime], common, arguments.seeds, arguments.runs / arguments.regime)
+    variants = VARIANTS[arguments.regime]
+    variants = {name: variants[name] for name in arguments.variants or variants}
+    todo = cells(variants, common, arguments.seeds, arguments.runs / arguments.regime)
     run_all(todo, CONFIG, arguments.jobs)
     table = _table(todo)
     print(_render(table))
