@@ -20,13 +20,9 @@ class TensorBoardWriter:
 
     def __init__(self, directory: Path, first_step: int = 0) -> None:
         """Raises UserError when the `tensorboard` package is missing."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise UserError(
-                "log.tensorboard needs the tensorboard package: `pip install 'complementary-rl[tensorboard]'`, "
-                "or set log.tensorboard = false"
-            ) from error
+        check_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
         self._writer = SummaryWriter(str(directory), purge_step=first_step or None)
 
     def record(self, record: Mapping[str, Any]) -> None:
@@ -45,6 +41,17 @@ class TensorBoardWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def check_tensorboard() -> None:
+    """Raises UserError when the `tensorboard` package is missing: better before a run has begun."""
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            "log.tensorboard needs the tensorboard package: `pip install 'complementary-rl[tensorboard]'`, "
+            "or set log.tensorboard = false"
+        ) from error
 
 
 def _scalars(record: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -3,12 +3,16 @@
 import asyncio
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from complementary_rl.config import Config, EvalConfig
 from complementary_rl.engines import make_engine
 from complementary_rl.errors import CheckpointError
 from complementary_rl.report.summary import RunSummary
+from complementary_rl.report.tensorboard import TensorBoardWriter, check_tensorboard
 from complementary_rl.training.checkpoint import checkpoints
 from complementary_rl.training.evaluation import Evaluation
 from complementary_rl.training.schedule import OnRecord, Schedule
@@ -26,11 +30,29 @@ def train(config: Config, *, resume: bool = False, on_record: OnRecord = lambda 
 
     An interrupt (KeyboardInterrupt) leaves the last checkpoint in place; `resume` continues from it.
     """
+    if config.log.tensorboard:
+        check_tensorboard()
     session = open_session(config, run_directory(config), resume=resume)
     try:
-        return asyncio.run(_train(session, on_record, command))
+        with _recorders(session, on_record) as record:
+            return asyncio.run(_train(session, record, command))
     finally:
         session.close()
+
+
+@contextmanager
+def _recorders(session: Session, on_record: OnRecord) -> Iterator[OnRecord]:
+    """`on_record`, and TensorBoard beside it where it is wanted."""
+    if not session.config.log.tensorboard:
+        yield on_record
+        return
+    with TensorBoardWriter(session.directory / "tensorboard", session.progress.step) as writer:
+
+        def both(record: dict[str, Any]) -> None:
+            writer.record(record)
+            on_record(record)
+
+        yield both
 
 
 async def _train(session: Session, on_record: OnRecord, command: str) -> RunSummary:
