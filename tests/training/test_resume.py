@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,41 +34,56 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def start(directory: Path, *overrides: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "complementary_rl.cli.main", *tiny_arguments(directory, *overrides), "--quiet"]
+DIE_WHILE_WRITING = """
+import json, os, signal, sys
+from complementary_rl.cli.main import app
+
+def dump(state, file, write=json.dump):
+    write(state, file)
+    if state["progress"]["step"] == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+json.dump = dump
+app(sys.argv[1:])
+"""
+"""Training that is killed with its second checkpoint complete but not yet in its place."""
+
+
+def start(program: list[str], directory: Path) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, *program, *tiny_arguments(directory, *LONG), "--quiet"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-def kill_when(process: "subprocess.Popen[bytes]", directory: Path, condition: Callable[[Path], bool]) -> None:
+def kill_after(steps: int, directory: Path) -> None:
+    """Train until so many steps are recorded, then kill."""
+    process = start(["-m", "complementary_rl.cli.main"], directory)
+    metrics = directory / "metrics.jsonl"
     deadline = time.monotonic() + 90
-    while not condition(directory):
+    while not metrics.exists() or metrics.read_bytes().count(b'"kind": "step"') < steps:
         assert process.poll() is None, (process.stdout.read() if process.stdout else b"").decode()
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
 
 
-def wrote(steps: int) -> Callable[[Path], bool]:
-    def condition(directory: Path) -> bool:
-        path = directory / "metrics.jsonl"
-        return path.exists() and path.read_bytes().count(b'"kind": "step"') >= steps
-
-    return condition
+def kill_while_writing(directory: Path) -> None:
+    process = start(["-c", DIE_WHILE_WRITING], directory)
+    assert process.wait(90) == -signal.SIGKILL
+    assert [path.name for path in (directory / "checkpoints").iterdir() if path.name.startswith(".")] == [".step_4.partial"]
 
 
-def checkpointing(directory: Path) -> bool:
-    """In the middle of writing the second checkpoint."""
-    root = directory / "checkpoints"
-    return (root / "step_2").exists() and (root / ".step_4.partial").exists()
+MOMENTS: dict[str, Callable[[Path], None]] = {
+    "before a checkpoint": partial(kill_after, 1),
+    "between two": partial(kill_after, 4),
+    "while writing one": kill_while_writing,
+}
 
 
-@pytest.mark.parametrize("moment", [wrote(1), wrote(4), checkpointing], ids=["before a checkpoint", "between", "while writing one"])
-def test_a_killed_run_resumes_to_the_same_weights_bank_and_metrics(
-    moment: Callable[[Path], bool], unbroken: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_resumes_to_the_same_weights_bank_and_metrics(moment: str, unbroken: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    kill_when(start(broken, *LONG), broken, moment)
+    MOMENTS[moment](broken)
     assert not (broken / "summary.json").exists()
     train(tiny_config(broken, *LONG), resume=True)
     assert timeless(broken) == timeless(unbroken)
@@ -78,7 +94,7 @@ def test_a_killed_run_resumes_to_the_same_weights_bank_and_metrics(
             assert (mended / name).read_bytes() == (whole / name).read_bytes(), f"{model}: {name}"
     states = [json.loads((newest_checkpoint(path) / "state.json").read_text()) for path in (unbroken, broken)]
     assert states[0]["manager"] == states[1]["manager"]
-    episodes = [sorted(path.name for path in (run / "episodes").iterdir()) for run in (unbroken, broken)]
+    episodes = [{path.name: path.read_text() for path in (run / "episodes").iterdir()} for run in (unbroken, broken)]
     assert episodes[0] == episodes[1]
 
 
