@@ -97,6 +97,19 @@ def test_quickstart_does_not_write_over_anything(tmp_path: Path) -> None:
     assert "is not empty" in refused("quickstart", "--dir", str(tmp_path))
 
 
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    place = str(tmp_path / "file" / "place")
+    assert "cannot be written" in refused("quickstart", "--dir", place)
+    assert "cannot be written" in refused("bank", "import", place, str(tmp_path / "file"))
+    assert "cannot be written" in refused(*tiny_arguments(Path(place)))
+
+
+def test_quickstart_needs_a_step(tmp_path: Path) -> None:
+    assert crl("quickstart", "--dir", str(tmp_path / "quick"), "--steps", "0").exit_code == 2
+    assert not (tmp_path / "quick").exists()
+
+
 def test_dry_run_prints_a_config_that_loads_again(tmp_path: Path) -> None:
     result = crl("train", "quickstart", "--dry-run", "--run.seed=7", "--actor.optim.lr", "3e-4", "--eval.tasks", "['a', 'b']")
     assert result.exit_code == 0

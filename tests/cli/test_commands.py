@@ -125,6 +125,11 @@ def test_exported_models_load_in_transformers(run: Path, tmp_path: Path) -> None
         assert model.generate(input_ids=ids, max_new_tokens=2, do_sample=False).shape[1] > ids.shape[1]
 
 
+def test_models_are_not_exported_into_a_file(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot be written" in crl("export", str(run), str(tmp_path / "file" / "models"), fails=2).stderr
+
+
 def test_report_writes_one_page(run: Path) -> None:
     output = crl("report", str(run)).stdout.strip()
     page = Path(output.removeprefix("report: "))

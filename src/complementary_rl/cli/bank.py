@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from complementary_rl.cli.errors import writing
 from complementary_rl.cli.train import run_config
 from complementary_rl.config import Config
 from complementary_rl.errors import UserError
@@ -71,7 +72,8 @@ def export(run: Path, output: Path) -> None:
 
 def import_(run: Path, source: Path) -> None:
     """Make the bank of a run directory from an export."""
-    run.mkdir(parents=True, exist_ok=True)
+    with writing(run):
+        run.mkdir(parents=True, exist_ok=True)
     typer.echo(f"imported {Bank.import_jsonl(source, run / FILE)} rows into {run / FILE}")
 
 

@@ -1,7 +1,9 @@
 """Known errors become one clear message and an exit code; anything else is a bug and keeps its traceback."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import typer
@@ -32,6 +34,15 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(INTERRUPTED) from None
 
     return wrapped
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Around what writes to a place that the user named: UserError where that place cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}); choose another place, or free the disk") from error
 
 
 def overrides_from(arguments: list[str]) -> list[str]:

@@ -35,7 +35,7 @@ def main(version: Annotated[bool, typer.Option("--version", help="Print the vers
 @friendly
 def quickstart(
     directory: Annotated[Path, typer.Option("--dir", help="Where the runs and the report go.")] = Path("runs/quickstart"),
-    steps: Annotated[int | None, typer.Option(help="Actor updates; fewer is faster and shows less.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Actor updates; fewer is faster and shows less.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of both runs.")] = 0,
 ) -> None:
     """Co-evolve an actor and an extractor on NetHack's dark rooms beside a GRPO baseline; about ten minutes on two cores."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from complementary_rl.cli.errors import writing
 from complementary_rl.config_file import load_config
 from complementary_rl.configs import find_config
 from complementary_rl.errors import InfrastructureError, UserError
@@ -21,7 +22,9 @@ def run_quickstart(directory: Path, steps: int | None, seed: int) -> None:
     from complementary_rl.report.progress import watch_runs
     from complementary_rl.report.summary import combine_summaries
 
-    if directory.exists() and any(directory.iterdir()):
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
         raise UserError(f"{directory} is not empty; remove it or choose another --dir")
     _check_environment()
     runs = {method: directory / method for method in METHODS}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from complementary_rl.cli.errors import overrides_from
+from complementary_rl.cli.errors import overrides_from, writing
 from complementary_rl.config import Config
 from complementary_rl.config_file import dump_config, load_config
 from complementary_rl.configs import find_config
@@ -61,5 +61,8 @@ def run_export(run: Path, output: Path) -> None:
     """Export the newest checkpoint's models."""
     from complementary_rl.training.run import export_run
 
-    for path in export_run(run_config(run), output):
+    config = run_config(run)
+    with writing(output):
+        exported = export_run(config, output)
+    for path in exported:
         typer.echo(f"exported: {path}")
