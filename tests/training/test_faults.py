@@ -12,6 +12,7 @@ from helpers.models import save_tiny_model
 from helpers.runs import bank_tables, newest_checkpoint, parity_config, records, timeless
 
 from complementary_rl.errors import InfrastructureError
+from complementary_rl.training import schedule
 from complementary_rl.training.metrics import MetricsLog, write_episodes
 from complementary_rl.training.run import train
 
@@ -66,6 +67,22 @@ def test_an_actor_whose_context_is_too_small_ends_its_episodes(tmp_path: Path) -
     train(parity_config(run, "actor.model.max_context=16"))
     assert records(run, "step")[0]["rollout"]["free"]["actions"] == 0.0
     assert (run / "summary.json").exists()
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_an_extractor_loop_that_dies_takes_the_async_run_with_it(
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def update(*_: Any, **__: Any) -> None:
+        calls.append(1)
+        if len(calls) > after:
+            raise InfrastructureError("the machine is gone")
+
+    calls: list[int] = []
+    monkeypatch.setattr(schedule, "extractor_update", update)
+    with pytest.raises(InfrastructureError, match="the machine is gone"):
+        train(parity_config(tmp_path / "run", "run.schedule=async", "run.steps=200", "checkpoint.interval=0"))
+    assert not (tmp_path / "run" / "summary.json").exists()
 
 
 # --- a full disk --------------------------------------------------------------------------------------------------------------------

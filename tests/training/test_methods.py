@@ -153,6 +153,13 @@ def test_offline_plays_with_the_given_bank_and_writes_nothing_into_it(full: Path
     assert not (newest_checkpoint(run) / "extractor").exists()
 
 
+def test_offline_can_still_be_asked(full: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = ("run.method=offline", "tool.enabled=true", "run.warmup_steps=0", f"bank.source={full / 'bank.sqlite'}")
+    train(tiny_config(run, *options, *KEPT))
+    assert not changed(run, "extractor")
+
+
 def test_self_distillation_adds_its_term_where_it_is_due(tmp_path: Path) -> None:
     options = ("run.steps=4", "run.method=baseline", "self_distillation.source=own")
     train(parity_config(tmp_path / "with", "self_distillation.interval=2", *options, *KEPT))
