@@ -1,6 +1,7 @@
-"""Make the embedded models: python scripts/make_embedded_models.py [--steps N] (about 15 minutes on one thread).
+"""Make the embedded models: python scripts/make_embedded_models.py (about 15 minutes on one thread), and measure them.
 
-Trains the tokenizer and both decoders from seed 0 and writes them into the package.
+Trains the tokenizer and both decoders from seed 0, writes them into the package and prints what they do. With --measure it trains
+nothing and measures what is there.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from embedded.corpus import actor_dialogue, extractor_dialogue
+from embedded.measure import measure_actor, measure_extractor
 from embedded.tokenizer import train_tokenizer
 from embedded.training import clone
 
@@ -25,7 +27,19 @@ def main() -> None:
     parser.add_argument("--extractor-steps", type=int, default=700)
     parser.add_argument("--output", type=Path, default=ASSETS)
     parser.add_argument("--only", choices=["actor", "extractor"])
+    parser.add_argument("--measure", action="store_true", help="train nothing, measure the models in --output")
+    parser.add_argument("--episodes", type=int, default=512, help="episodes per measured line")
     arguments = parser.parse_args()
+    if not arguments.measure:
+        make(arguments)
+    for name, measure in (("actor", measure_actor), ("extractor", measure_extractor)):
+        if arguments.only in (None, name):
+            for what, numbers in measure(arguments.output / name, arguments.episodes, seed=0):
+                print(f"{name}, {what}: " + ", ".join(f"{label} {value:.3f}" for label, value in numbers.items()), flush=True)
+
+
+def make(arguments: argparse.Namespace) -> None:
+    """Train what `--only` names, or both, and write the folders."""
     rng = np.random.Generator(np.random.Philox(0))
     texts = [text for _ in range(3000) for draw in (actor_dialogue, extractor_dialogue) for text in draw(rng, 0.0)]
     tokenizer = train_tokenizer(texts, VOCABULARY, CONTEXT)

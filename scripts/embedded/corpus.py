@@ -91,7 +91,7 @@ def extractor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
     kind = rng.choice(["distill", "merge", "answer"], p=[0.85, 0.08, 0.07])
     if kind == "distill":
         return _distill(rng, CLEAN_RIGHT if progress < CLEAN_UNTIL else NOISY_RIGHT)
-    return _merge(rng) if kind == "merge" else _answer(rng)
+    return merge_dialogue(rng) if kind == "merge" else answer_dialogue(rng)
 
 
 def _distill(rng: np.random.Generator, right: float) -> Dialogue:
@@ -143,10 +143,11 @@ def _distilled(
     return {"op": "add", "text": text}
 
 
-def _merge(rng: np.random.Generator) -> Dialogue:
+def merge_dialogue(rng: np.random.Generator) -> Dialogue:
     task = description(rng)
     claims = [positive(REGIONS[i]) for i in rng.choice(9, size=2, replace=False)]
-    entries, operations, twins = [], [], {}
+    twins: dict[str, list[int]] = {}
+    entries, operations = [], []
     for identity in sorted({int(i) for i in rng.integers(1, 10 ** rng.integers(1, 5), size=rng.integers(2, 6))}):
         shown = int(rng.integers(0, 12))
         stats = EntryStats(shown=shown, successes=int(rng.integers(0, shown + 1)))
@@ -162,7 +163,7 @@ def _merge(rng: np.random.Generator) -> Dialogue:
     return [PROMPTS.render("merge", entries=entries), json.dumps(operations[:3], separators=(",", ":"))]
 
 
-def _answer(rng: np.random.Generator) -> Dialogue:
+def answer_dialogue(rng: np.random.Generator) -> Dialogue:
     texts = [positive(REGIONS[rng.integers(9)]) for _ in range(rng.integers(0, 3))]
     prompt = PROMPTS.render(
         "answer",

@@ -25,7 +25,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, context: int) -> PreT
         vocab_size=vocabulary, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False, min_frequency=2
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         eos_token="<|end|>",
         pad_token="<|pad|>",

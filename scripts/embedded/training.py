@@ -75,7 +75,7 @@ def clone(
         wanted = targets != IGNORED
         loss = torch.nn.functional.cross_entropy(model.lm_head(hidden[wanted]), targets[wanted])
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
