@@ -18,18 +18,18 @@ from complementary_rl.report.tail import Tail
 from studies.matrix import Cell, cells, results, run_all
 
 CONFIG = "quickstart"
-NO_DISTILLATION = "self_distillation.enabled=false"
+DISTILLATION = "self_distillation.enabled=true"
 VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
     "few": {
-        "baseline": ("run.method=baseline", NO_DISTILLATION),
-        "baseline + imitation": ("run.method=baseline", "self_distillation.source=own"),
-        "static_online": ("run.method=static_online", NO_DISTILLATION),
-        "complementary": ("run.method=complementary", NO_DISTILLATION),
-        "complementary + self-distillation": ("run.method=complementary",),
+        "baseline": ("run.method=baseline",),
+        "baseline + imitation": ("run.method=baseline", DISTILLATION, "self_distillation.source=own"),
+        "static_online": ("run.method=static_online",),
+        "complementary": ("run.method=complementary",),
+        "complementary + self-distillation": ("run.method=complementary", DISTILLATION),
     },
     "many": {
-        "static_online": ("run.method=static_online", NO_DISTILLATION),
-        "complementary": ("run.method=complementary", NO_DISTILLATION),
+        "static_online": ("run.method=static_online",),
+        "complementary": ("run.method=complementary",),
     },
 }
 REGIMES = {"few": ("env.options.rooms=16",), "many": ("env.options.rooms=192",)}
