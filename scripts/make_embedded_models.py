@@ -1,4 +1,4 @@
-"""Make the embedded models: python scripts/make_embedded_models.py (about 15 minutes on one thread), and measure them.
+"""Make the embedded models: python scripts/make_embedded_models.py (12 to 13 minutes each on one thread of a busy machine), and measure them.
 
 Trains the tokenizer and both decoders from seed 0, writes them into the package and prints what they do. With --measure it trains
 nothing and measures what is there.
