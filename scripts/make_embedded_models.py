@@ -1,4 +1,4 @@
-"""Make the embedded models: python scripts/make_embedded_models.py (12 to 13 minutes each on one thread of a busy machine), and measure them.
+"""Make the embedded models, and measure them: python scripts/make_embedded_models.py (12 to 13 minutes a model, on a busy machine).
 
 Trains the tokenizer and both decoders from seed 0, writes them into the package and prints what they do. With --measure it trains
 nothing and measures what is there.
