@@ -24,6 +24,7 @@ LONG = (
     "actor.updates_per_batch=2",
     "extractor.batch_size=2",
     "tool.enabled=true",
+    "self_distillation.enabled=true",
 )
 
 
