@@ -204,7 +204,7 @@ def test_a_newer_schema_is_refused(tmp_path):
 def test_another_run_s_bank_is_refused_unless_any_will_do(tmp_path):
     path = tmp_path / "bank.sqlite"
     open_bank(path, run_id="mine").close()
-    with pytest.raises(BankError, match=r"'mine'.*'other'.*import"):
+    with pytest.raises(BankError, match=r"'mine'.*'other'.*bank.source"):
         open_bank(path, run_id="other")
     with open_bank(path, run_id=None) as bank:
         assert bank.run_id == "mine"

@@ -349,8 +349,8 @@ def _claim(opened: store.BankStore, embedder: Embedder, run_id: str | None) -> i
         opened.set_meta(**meta)
     if run_id is not None and meta["run_id"] not in ("", run_id):
         raise BankError(
-            f"{path} belongs to run {meta['run_id']!r}, not to {run_id!r}; choose another run directory, or copy the bank into "
-            "this run with `crl bank export` and `crl bank import`"
+            f"{path} belongs to run {meta['run_id']!r}, not to {run_id!r}; choose another run directory, or start a run "
+            f"from a copy of it with --bank.source {path}"
         )
     if meta["embedder"] != embedder.name:
         raise BankError(
