@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from complementary_rl.durability import sync_path
 from complementary_rl.errors import BankError, InfrastructureError
 from complementary_rl.experience import schema
 
@@ -107,11 +108,11 @@ class BankStore:
                     copy.execute("PRAGMA journal_mode = DELETE")
                 finally:
                     copy.close()
-            _sync(partial)
+            sync_path(partial)
             for leftover in _companions(destination):
                 leftover.unlink(missing_ok=True)  # a write-ahead log of the file that was there would be played into the new one
             partial.replace(destination)
-            _sync(destination.parent)
+            sync_path(destination.parent)
         except OSError as error:
             raise InfrastructureError(f"{destination} cannot be written ({error.strerror}); free the disk and try again") from error
         finally:
@@ -249,11 +250,3 @@ def _companions(path: Path) -> list[Path]:
 def _remove(path: Path) -> None:
     for file in [path, *_companions(path)]:
         file.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

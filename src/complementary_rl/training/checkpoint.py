@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from complementary_rl.durability import sync_path
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.errors import CheckpointError, InfrastructureError
 from complementary_rl.experience.bank import Bank
@@ -36,7 +37,7 @@ def write_checkpoint(
             os.fsync(file.fileno())
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)
-        _sync_directory(root)
+        sync_path(root)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise InfrastructureError(
@@ -63,11 +64,3 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
         ) from error
     assert isinstance(state, dict)
     return state
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,7 +5,6 @@ DIRECTORY/engine.json · weights.safetensors · optimizer.safetensors · sampler
 
 import errno
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
+from complementary_rl.durability import sync_path
 from complementary_rl.errors import CheckpointError
 
 FORMAT = 1
@@ -34,7 +34,7 @@ def write_directory(directory: Path, fill: Callable[[Path], None]) -> None:
     try:
         fill(partial)
         for path in [*(path for path in partial.rglob("*") if path.is_file()), partial]:
-            _sync(path)
+            sync_path(path)
     except SafetensorError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise OSError(errno.EIO, f"writing {directory} failed: {error}") from error
@@ -49,7 +49,7 @@ def write_directory(directory: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(old)
     else:
         partial.rename(directory)
-    _sync(directory.parent)
+    sync_path(directory.parent)
 
 
 def write_state(directory: Path, state: Mapping[str, Any], **tensors: Mapping[str, Tensor]) -> None:
@@ -108,11 +108,3 @@ def copy_parameters(targets: Mapping[str, Tensor], sources: Mapping[str, Tensor]
     """Copy in place by name, casting to the targets' dtype and device."""
     for name, target in targets.items():
         target.copy_(sources[name])
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
