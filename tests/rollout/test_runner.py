@@ -193,6 +193,7 @@ def test_a_question_is_answered_and_is_a_turn_that_costs_no_action() -> None:
     episode = played.episodes["e"]
     assert [turn.kind for turn in episode.turns] == ["ask", "act", "act", "act"]
     assert (episode.n_actions, episode.answer_ids) == (3, ("e/ask1",))
+    assert [turn.observation for turn in episode.turns][:2] == ["level 0, start 0", "answer: on where to?\nlevel 0, start 0"]
     assert episode.turns[1].new_ids == (
         3,
         *played.actor.ids("answer: on where to?\nlevel 0, start 0"),

@@ -238,7 +238,8 @@ class RolloutRunner:
             if answer is not None:
                 episode.answer_ids.append(answer.generation_id)
             text = NO_ANSWER if answer is None else answer.text
-            self._next_prompt(episode, self.prompts.render("tool_reply", answer=text, observation=episode.observation))
+            episode.observation = self.prompts.render("tool_reply", answer=text, observation=episode.observation)
+            self._next_prompt(episode, episode.observation)
         self.times.ask += perf_counter() - start
 
     async def _step(self, acting: list[tuple[_Episode, str]], faults: list[Fault]) -> None:
