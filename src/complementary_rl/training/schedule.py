@@ -98,9 +98,11 @@ class Schedule:
                 "faults": result.faults,
             }
         )
-        chosen = [t for episodes in result.episodes.values() for t in episodes[: config.log.episodes_per_step]]
-        texts = self._texts(chosen)
-        write_episodes(session.directory / "episodes" / f"eval_{step}.jsonl", [readable_episode(t, texts) for t in chosen])
+        chosen = [(arm, t) for arm, episodes in result.episodes.items() for t in episodes[: config.log.episodes_per_step]]
+        texts = self._texts([t for _, t in chosen])
+        write_episodes(
+            session.directory / "episodes" / f"eval_{step}.jsonl", [{"arm": arm, **readable_episode(t, texts)} for arm, t in chosen]
+        )
         return result
 
     async def _experience(self, groups: list[Group], step: int) -> None:
