@@ -80,7 +80,7 @@ def _table(todo: list[Cell]) -> dict[str, dict[str, list[float | None]]]:
 def _useful_shares(run: Path) -> tuple[float | None, float | None]:
     """Share of useful entries among those written after a won episode, in the first and the last fifth of the steps that wrote any."""
     steps = [r["experience"] for r in Tail(run / "metrics.jsonl").read() if r["kind"] == "step" and "experience" in r]
-    written = [(e["useful_won_entries"], e["judged_won_entries"]) for e in steps if e.get("judged_won_entries")]
+    written = [(e.get("useful_won_entries", 0.0), e["judged_won_entries"]) for e in steps if e.get("judged_won_entries")]
     if len(written) < 10:
         return None, None
     part = len(written) // 5
