@@ -45,11 +45,9 @@ class EpisodePlan:
 
 def tasks_for_step(tasks: Sequence[Task], groups: int, step: int, run_seed: int) -> list[Task]:
     """The tasks of a step's groups: shuffled passes over all tasks, a pure function of the step so that a resumed run agrees."""
-    chosen = []
-    for position in range(step * groups, (step + 1) * groups):
-        epoch, offset = divmod(position, len(tasks))
-        chosen.append(tasks[int(rng(run_seed, "task-order", epoch).permutation(len(tasks))[offset])])
-    return chosen
+    places = [divmod(position, len(tasks)) for position in range(step * groups, (step + 1) * groups)]
+    orders = {epoch: rng(run_seed, "task-order", epoch).permutation(len(tasks)) for epoch in {epoch for epoch, _ in places}}
+    return [tasks[int(orders[epoch][offset])] for epoch, offset in places]
 
 
 def group_seed(run_seed: int, purpose: str, step: int, group: int, task: Task) -> int:

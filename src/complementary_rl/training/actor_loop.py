@@ -82,7 +82,7 @@ async def _plan(session: "Session", step: int) -> list[EpisodePlan]:
     config, run_seed = session.config, session.config.run.seed
     tasks = tasks_for_step(session.train_tasks, config.env.groups_per_step, step, run_seed)
     offers: list[list[Shown]] = [[] for _ in tasks]
-    if session.manager is not None and session.flags.experience and step >= config.run.warmup_steps:
+    if session.manager is not None and step >= config.run.warmup_steps:
         seeds = [derive_seed(run_seed, "retrieve", step, group) for group in range(len(tasks))]
         retrieved = await session.manager.retrieve(tasks, seeds, step, training=True)
         offers = [[Shown(tuple(entries)) for entries in sets] for sets in retrieved]
