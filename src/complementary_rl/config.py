@@ -358,6 +358,8 @@ class Config(Section):
             raise ValueError(
                 "credit.rule 'contrast' compares entries shown in one group: set retrieval.entries_per_group to 2 or more"
             )
+        if self.credit.rule == "relative" and method == "all_guided":
+            raise ValueError("credit.rule 'relative' compares with the free half, and method 'all_guided' has none: use 'outcome'")
         if self.actor.updates_per_batch > env.groups_per_step:
             raise ValueError(
                 f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups"

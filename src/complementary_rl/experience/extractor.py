@@ -130,11 +130,11 @@ class Extractor:
 
     def _distilled(self, trajectory: Trajectory, generation: Generation, cut_turns: int) -> Distilled:
         text = self._codec.decode(generation.token_ids)
-        parsed = parse_distillation(text, targets=trajectory.entry_ids, max_operations=self._config.max_operations)
+        parsed = parse_distillation(text, shown=trajectory.entry_ids, max_operations=self._config.max_operations)
         return Distilled(trajectory, generation, parsed, cut_turns)
 
     def _merged(self, chunk: Sequence[Entry], generation: Generation) -> Merged:
-        parsed = parse_merge(self._codec.decode(generation.token_ids), targets=[entry.id for entry in chunk])
+        parsed = parse_merge(self._codec.decode(generation.token_ids), shown=[entry.id for entry in chunk])
         return Merged(tuple(chunk), generation, parsed)
 
     def _distill_prompt(self, trajectory: Trajectory, texts: Mapping[int, str]) -> _Prompt | TooLong:
@@ -146,7 +146,7 @@ class Extractor:
                 "distill",
                 instructions=self._instructions,
                 description=trajectory.task.description,
-                entries=[(entry, texts[entry]) for entry in trajectory.entry_ids],
+                entries=[texts[entry] for entry in trajectory.entry_ids],
                 turns=head + tail,
                 final_observation=trajectory.final_observation,
                 success=trajectory.success,
