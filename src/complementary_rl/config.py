@@ -124,7 +124,7 @@ class SelfDistillationConfig(Section):
     interval: int = Field(1, ge=1)
     """Every how many actor updates it is added."""
     coefficient: float = Field(0.3, gt=0)
-    """Weight of the loss beside the RL loss."""
+    """Weight of the loss beside the RL loss, in units of advantage: an imitated episode pulls as this advantage would."""
     source: Literal["guided", "own"] = "guided"
     """`guided`: guided episodes better than the free mean. `own`: any successful episode (the imitation control of the baseline)."""
 
