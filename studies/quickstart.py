@@ -1,7 +1,8 @@
-"""The quickstart's claims over seeds: python -m studies.quickstart [--seeds 0 1 2 3 4] [--regime few|many] [--jobs 2]
+"""The quickstart's claims over seeds: python -m studies.quickstart [--seeds 1 2 3 4 5] [--regime few|many] [--jobs 2]
 
 Equal episodes per method. `few`: 16 rooms, visited often. `many`: 192 rooms, visited rarely. Prints a table with 95 % t
-intervals over seeds and writes every per-seed figure to studies/results/quickstart-<regime>.json.
+intervals over seeds and writes every per-seed figure to studies/results/quickstart-<regime>.json. Settings were chosen on
+seed 0, which is therefore not among them.
 """
 
 import argparse
@@ -57,7 +58,7 @@ COMPARISONS = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--regime", choices=list(REGIMES), default="few")
     parser.add_argument("--steps", type=int, default=load_config(find_config(CONFIG)).run.steps)
     parser.add_argument("--variants", nargs="+", help="only these (default: all of the regime)")
