@@ -70,7 +70,7 @@ def export(run: Path, output: Path) -> None:
         typer.echo(f"exported {bank.export_jsonl(output)} rows to {output}")
 
 
-def import_(run: Path, source: Path) -> None:
+def import_export(run: Path, source: Path) -> None:
     """Make the bank of a run directory from an export."""
     with writing(run):
         run.mkdir(parents=True, exist_ok=True)
