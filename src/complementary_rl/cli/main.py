@@ -165,9 +165,9 @@ def bank_import(
     An export comes back as it was, into a directory that has no bank. Transcripts (OpenAI chat format, JSON lines) are distilled by the
     extractor; stop at any time and call it again to go on. Any setting can be given as an option: --extractor.prompts instruct.
     """
-    from complementary_rl.cli.transcripts import import_any
+    from complementary_rl.cli import bank
 
-    import_any(run, source, config, extractor, context.args, scope=scope, strict=strict)
+    bank.import_(run, source, config, extractor, context.args, scope=scope, strict=strict)
 
 
 @envs_app.command("ls")

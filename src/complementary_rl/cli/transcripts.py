@@ -1,4 +1,4 @@
-"""`crl bank import`: an export comes back as it was, transcripts are distilled."""
+"""`crl bank import` of transcripts."""
 
 import asyncio
 import sys
@@ -11,13 +11,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from complementary_rl.cli.bank import FILE, import_export
-from complementary_rl.cli.errors import INTERRUPTED, overrides_from
+from complementary_rl.cli.bank import FILE
+from complementary_rl.cli.errors import INTERRUPTED
 from complementary_rl.config import Config
 from complementary_rl.config_file import load_config
 from complementary_rl.configs import find_config
-from complementary_rl.errors import InfrastructureError, UserError
-from complementary_rl.experience.transfer import is_export
+from complementary_rl.errors import InfrastructureError
 from complementary_rl.training.from_transcripts import Filing, Import, distil_transcripts, look_through
 
 DEFAULT_CONFIG = "quickstart"
@@ -27,27 +26,14 @@ PLAIN_SECONDS = 60.0
 """… or one after this long."""
 
 
-def import_any(
-    run: Path, source: Path, config: str | None, extractor: str | None, arguments: list[str], *, scope: str, strict: bool
-) -> None:
-    """Make a bank in `run` from an export or from transcripts, whichever `source` is. Exits with 1 when nothing could be distilled."""
-    overrides = overrides_from(arguments)
-    if is_export(source):
-        if overrides or config or extractor or strict:
-            raise UserError(f"{source} is an exported bank, which comes back as it was; the options are for transcripts")
-        import_export(run, source)
-        return
-    if extractor is not None:
-        overrides = [f"extractor.model.path={extractor!r}", *overrides]
-    _import_transcripts(run, source, _config(run, config, overrides), scope=scope, strict=strict)
-
-
 def _config(run: Path, name: str | None, overrides: list[str]) -> Config:
     known = run / "config.toml"
     return load_config(known if name is None and known.exists() else find_config(name or DEFAULT_CONFIG), overrides)
 
 
-def _import_transcripts(run: Path, source: Path, config: Config, *, scope: str, strict: bool) -> None:
+def import_transcripts(run: Path, source: Path, config_name: str | None, overrides: list[str], *, scope: str, strict: bool) -> None:
+    """Distil transcripts into the bank of `run`, showing progress. Exits with 1 when none could be distilled."""
+    config = _config(run, config_name, overrides)
     filing = Filing(config)
     found = look_through(source, filing, scope=scope, strict=strict)
     if filing.unknown:

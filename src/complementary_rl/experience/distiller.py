@@ -129,8 +129,8 @@ class Distiller:
         self._set_aside_in_a_row += 1
         if self._set_aside_in_a_row >= GIVE_UP_AFTER:
             raise InfrastructureError(
-                f"the extractor could not read {self._set_aside_in_a_row} episodes in a row; the last: {cause}. Earlier checkpoints "
-                "are intact: remove the cause and --resume"
+                f"the extractor could not read {self._set_aside_in_a_row} episodes in a row; the last: {cause}. What was "
+                "distilled before is kept: remove the cause and go on, a run with --resume"
             ) from error
 
     def _apply(self, operation: Operation, result: Distilled) -> None:

@@ -15,6 +15,8 @@ from complementary_rl.types import Entry, Generation, Message, TokenIds
 
 SHORTEST_TEXT = 16
 """Characters to which texts are cut at most, when an episode does not fit the context."""
+CHARS_PER_TOKEN = 32
+"""An episode with more characters per token of the context than this cannot fit, so that it need not be encoded to see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +155,15 @@ class Extractor:
         return Merged(tuple(chunk), generation, parsed)
 
     def _distill_prompt(self, transcript: Transcript, texts: Mapping[int, str]) -> _Prompt | TooLong:
-        kept, chars = len(transcript.turns), None
+        first_cut = max(SHORTEST_TEXT, self._prompt_limit // 8)
+        kept, chars = len(transcript.turns), first_cut if transcript.chars > CHARS_PER_TOKEN * self._prompt_limit else None
         while True:
             ids = self._encode("distill", **self._distill_variables(shortened(transcript, kept, chars), texts))
             if len(ids) <= self._prompt_limit:
                 return _Prompt(ids, len(transcript.turns) - kept, shortened=chars is not None)
             # Long texts go first: one page of tool output should not cost the turns around it.
             if chars is None:
-                chars = max(SHORTEST_TEXT, self._prompt_limit // 8)
+                chars = first_cut
             elif kept:
                 kept = min(kept - 1, kept * self._prompt_limit // len(ids))
             elif chars > SHORTEST_TEXT:

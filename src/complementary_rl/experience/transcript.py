@@ -29,6 +29,11 @@ class Transcript:
     entry_ids: tuple[int, ...] = ()
     instructions: str | None = None
 
+    @property
+    def chars(self) -> int:
+        """Characters of all its turns."""
+        return len(self.final_observation) + sum(len(text) for turn in self.turns for text in turn)
+
 
 def transcript_of(trajectory: Trajectory) -> Transcript:
     """The text of a rollout."""

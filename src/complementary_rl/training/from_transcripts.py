@@ -25,10 +25,9 @@ from complementary_rl.experience.embedding import make_embedder
 from complementary_rl.experience.extractor import Extractor, distillation_id
 from complementary_rl.experience.tally import Tally
 from complementary_rl.prompts import PromptSet
-from complementary_rl.training.session import RUN_MARKER
 from complementary_rl.types import Split, Task
 
-CONFIG_FILE = "config.toml"
+_RUN_MARKER, _CONFIG_FILE = "run.json", "config.toml"
 COUNTED = frozenset({"distilled", "shortened", "add", "update", "return", "unparsable", "dropped_operations", "added", "duplicate"})
 """Counts of docs/experience.md that an import keeps."""
 
@@ -138,7 +137,7 @@ async def distil_transcripts(
     try:
         _make_directory(bank_path.parent)
         with Bank.open(bank_path, config.bank, embedder, run_id=None, retrieval=config.retrieval) as bank:
-            (bank_path.parent / CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
+            (bank_path.parent / _CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
             instructions = "" if filing.suite is None else filing.suite.instructions
             codec = ChatCodec(engine.tokenizer)
             extractor = Extractor(engine, codec, prompts, config.extractor, run_seed=config.run.seed, instructions=instructions)
@@ -148,15 +147,15 @@ async def distil_transcripts(
 
 
 def _check_directory(directory: Path, config: Config) -> None:
-    if (directory / RUN_MARKER).exists():
+    if (directory / _RUN_MARKER).exists():
         raise UserError(
             f"{directory} holds a run, whose bank is its own; distil into another directory and give that bank to a run with "
             "--bank.source"
         )
-    known = directory / CONFIG_FILE
+    known = directory / _CONFIG_FILE
     if known.exists() and config_hash(load_config(known)) != config_hash(config):
         raise UserError(
-            f"{directory} was begun with other settings (see its {CONFIG_FILE}); leave the options out to go on with those, or choose "
+            f"{directory} was begun with other settings (see its {_CONFIG_FILE}); leave the options out to go on with those, or choose "
             "another directory"
         )
 

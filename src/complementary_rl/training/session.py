@@ -34,8 +34,7 @@ from complementary_rl.training.metrics import MetricsLog
 from complementary_rl.training.run_lock import RunLock
 from complementary_rl.types import Task
 
-RUN_MARKER = "run.json"
-"""The file that makes a directory a run's."""
+_MARKER = "run.json"
 _BANK_FILES = ("bank.sqlite", "bank.sqlite-wal", "bank.sqlite-shm")
 
 ENV_WORKERS = 4
@@ -159,7 +158,7 @@ def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
 
 def _claim_directory(directory: Path, *, resume: bool) -> RunLock:
     """Make sure that the directory is there, fits what is asked for, and is nobody else's; changes nothing that was in it."""
-    has_run, stray = (directory / RUN_MARKER).exists(), directory / "bank.sqlite"
+    has_run, stray = (directory / _MARKER).exists(), directory / "bank.sqlite"
     if has_run and not resume:
         raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --run.name")
     if resume and not has_run:
@@ -178,7 +177,7 @@ def _unwritable(directory: Path, error: OSError) -> UserError:
 
 
 def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: dict[str, Any] | None) -> None:
-    marker = directory / RUN_MARKER
+    marker = directory / _MARKER
     if resume:
         expected = _run_record(directory)["config_hash"]
         if expected != config_hash(config) or (state is not None and state["config_hash"] != expected):
@@ -197,17 +196,17 @@ def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: 
             "seed": config.run.seed,
             "config_hash": config_hash(config),
         }
-        partial = directory / f".{RUN_MARKER}.partial"
+        partial = directory / f".{_MARKER}.partial"
         partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         partial.replace(marker)
 
 
 def _run_record(directory: Path) -> dict[str, str]:
     try:
-        record: dict[str, str] = json.loads((directory / RUN_MARKER).read_text(encoding="utf-8"))
+        record: dict[str, str] = json.loads((directory / _MARKER).read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(
-            f"{directory / RUN_MARKER} is damaged ({error}): the run cannot be identified; start another in a new --run.dir"
+            f"{directory / _MARKER} is damaged ({error}): the run cannot be identified; start another in a new --run.dir"
         ) from error
     return record
 
@@ -291,7 +290,7 @@ def _begin(session: Session) -> None:
 
 def _withdraw(directory: Path) -> None:
     """Leave nothing of a run that could not start, or the corrected one would be refused the directory."""
-    for name in (RUN_MARKER, "config.toml", "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock", run_lock.FILE):
+    for name in (_MARKER, "config.toml", "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock", run_lock.FILE):
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()
