@@ -1,6 +1,7 @@
 """Transcripts in chat format: what is made of them, and that nothing in them is passed over or breaks the reader."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,14 @@ def test_every_line_of_a_file_is_accounted_for(tmp_path: Path) -> None:
     assert lines[2].transcript.task.scope == "old logs"
     with pytest.raises(UserError, match="cannot be read"):
         list(read_chat_traces(tmp_path / "nowhere.jsonl", default_scope="x"))
+
+
+def test_the_example_of_the_documentation_is_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "transcripts.md").read_text(encoding="utf-8")
+    example = re.search(r"```json\n(.*?)```", page, re.DOTALL)
+    assert example is not None
+    lines = [read_line(line.encode()) for line in example[1].splitlines()]
+    assert [line.transcript.success for line in lines if isinstance(line, ReadLine)] == [True, True, None]
 
 
 VALUES = st.recursive(
