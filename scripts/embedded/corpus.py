@@ -12,15 +12,37 @@ from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
 from complementary_rl.prompts import PromptSet
 from complementary_rl.types import EntryStats
 
-from .simulator import REGIONS, Room, play
+from .simulator import REGIONS, SIZE, Room, play, region
 
 PROMPTS = PromptSet.load("compact")
+FAMILIAR_ADJECTIVES = (
+    "Barren", "Blessed", "Cobalt", "Cursed", "Drowned", "Feral", "Glass", "Grim", "Haunted", "Humble", "Lacquered", "Molten",
+    "Ochre", "Ornate", "Proud", "Ruined", "Sacred", "Salted", "Shattered", "Tilted", "Umber", "Vast", "Weeping", "Woven",
+)  # fmt: skip
+"""Of names that no suite uses."""
 QUESTIONS = ("where is the exit?", "which way is the exit?")
 Dialogue = list[str]
+FAMILIAR_SHARE = 0.3
+"""Of the actor's lessons."""
 
 
 def description(rng: np.random.Generator) -> str:
-    return f"Find the exit of the {ADJECTIVES[rng.integers(len(ADJECTIVES))]} {NOUNS[rng.integers(len(NOUNS))]}."
+    return _task(ADJECTIVES[rng.integers(len(ADJECTIVES))], NOUNS[rng.integers(len(NOUNS))])
+
+
+def _task(adjective: str, noun: str) -> str:
+    return f"Find the exit of the {adjective} {noun}."
+
+
+def familiar_rooms() -> dict[str, tuple[int, int]]:
+    """Task description → exit of the rooms the actor knows by heart, two nouns an adjective. They give it what a language model has:
+    names are worth looking at, and what is shown outranks what is remembered."""
+    rng = np.random.Generator(np.random.Philox(7))
+    rooms = {}
+    for adjective in FAMILIAR_ADJECTIVES:
+        for noun in rng.choice(len(NOUNS), size=2, replace=False):
+            rooms[_task(adjective, NOUNS[noun])] = (int(rng.integers(1, SIZE + 1)), int(rng.integers(1, SIZE + 1)))
+    return rooms
 
 
 def positive(name: str) -> str:
@@ -50,14 +72,22 @@ def _hints(rng: np.random.Generator, actual: str) -> tuple[list[str], str | None
     return [positive(name)], name, set()
 
 
+FAMILIAR = familiar_rooms()
+FAMILIAR_TASKS = tuple(FAMILIAR)
+
+
 def actor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
     """An episode, or (of those with a hint, one in ten) a gate verdict. The same at any `progress`."""
-    from .simulator import region
-
-    room = Room.draw(rng)
+    familiar = rng.random() < FAMILIAR_SHARE
+    if familiar:
+        task = FAMILIAR_TASKS[rng.integers(len(FAMILIAR_TASKS))]
+        room = Room.draw(rng, FAMILIAR[task])
+    else:
+        task, room = description(rng), Room.draw(rng)
     actual = region(*room.exit)
-    task = description(rng)
     hints, wanted, avoided = _hints(rng, actual)
+    if familiar and wanted is None:
+        wanted = actual
     if hints and rng.random() < 0.1:
         verdict = ["accept", "reject", f"refine: {positive(REGIONS[rng.integers(9)])}"][rng.choice(3, p=[0.7, 0.2, 0.1])]
         gate = PROMPTS.render(
@@ -74,7 +104,7 @@ def actor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
         wanted = (wanted or actual) if known else wanted
         reply = PROMPTS.render("tool_reply", answer=answer, observation=room.observation)
         dialogue += [f"<ask>{QUESTIONS[rng.integers(2)]}</ask>", reply]
-    believes = rng.random() < 0.7
+    believes = rng.random() < (0.85 if familiar else 0.7)
     play(room, rng, wanted if believes else None, avoided if believes else set())
     for turn, (observation, action) in enumerate(room.turns):
         dialogue += ([] if turn == 0 else [observation]) + [action]
@@ -88,19 +118,16 @@ CLEAN_RIGHT, NOISY_RIGHT = 0.95, 0.4
 
 def extractor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
     """A distillation mostly; sometimes a merge or an answer. `progress` in [0, 1] is how far training has come."""
-    kind = rng.choice(["distill", "merge", "answer"], p=[0.85, 0.08, 0.07])
+    kind = rng.choice(["distill", "merge", "answer"], p=[0.8, 0.13, 0.07])
     if kind == "distill":
         return _distill(rng, CLEAN_RIGHT if progress < CLEAN_UNTIL else NOISY_RIGHT)
     return merge_dialogue(rng) if kind == "merge" else answer_dialogue(rng)
 
 
 def _distill(rng: np.random.Generator, right: float) -> Dialogue:
-    from .simulator import region
-
     room = Room.draw(rng)
     actual = region(*room.exit)
     shown, wanted, avoided = _hints(rng, actual)
-    entries = [(int(rng.integers(1, 10 ** rng.integers(1, 6))), text) for text in shown]
     # Winners are rare among real episodes but carry what there is to read, so they are shown more often.
     for attempt in range(6):
         if attempt:
@@ -112,19 +139,18 @@ def _distill(rng: np.random.Generator, right: float) -> Dialogue:
         "distill",
         instructions="",
         description=description(rng),
-        entries=entries,
+        entries=shown,
         turns=room.turns,
         final_observation=room.observation,
         success=room.won,
         reward=float(room.won),
         max_operations=3,
     )
-    return [prompt, json.dumps([_distilled(rng, room, actual, entries, right)], separators=(",", ":"))]
+    return [prompt, json.dumps([_distilled(rng, room, actual, shown, right)], separators=(",", ":"))]
 
 
-def _distilled(
-    rng: np.random.Generator, room: Room, actual: str, entries: list[tuple[int, str]], right: float
-) -> dict[str, object]:
+def _distilled(rng: np.random.Generator, room: Room, actual: str, entries: list[str], right: float) -> dict[str, object]:
+    excluded: list[str] = []
     if room.won:
         if rng.random() < 0.1:
             return {"op": "return"}
@@ -135,32 +161,57 @@ def _distilled(
             return {"op": "return"}
         if draw < 0.8:
             most = room.visited.most_common(1)[0][0]
-            text = negative(most if rng.random() < 0.5 else REGIONS[rng.integers(9)])
+            excluded = [most if rng.random() < 0.5 else REGIONS[rng.integers(9)]]
+            text = negative(*excluded)
         else:
             text = positive(REGIONS[rng.integers(9)])
-    if entries and rng.random() < 0.2:
-        return {"op": "update", "id": entries[rng.integers(len(entries))][0], "text": text}
+    for number, shown in enumerate(entries, start=1):
+        known = excluded_by(shown)
+        if excluded and known and rng.random() < 0.5:  # what is known not to be the case grows
+            return {"op": "update", "id": number, "text": negative(*dict.fromkeys([*known, *excluded]))}
+        if not known and shown != text and rng.random() < 0.3:
+            return {"op": "update", "id": number, "text": text}
     return {"op": "add", "text": text}
 
 
+def excluded_by(text: str) -> list[str]:
+    """The regions that a negative claim names, in order; none for a positive one."""
+    return [part.removeprefix("not in the ") for part in text.removeprefix("the exit is ").split(", ") if part.startswith("not ")]
+
+
+MOST_EXCLUDED = 4
+"""Regions in a merged negative claim."""
+
+
 def merge_dialogue(rng: np.random.Generator) -> Dialogue:
+    """What often failed is dropped, negative claims are put together; the rest is kept without a word."""
     task = description(rng)
-    claims = [positive(REGIONS[i]) for i in rng.choice(9, size=2, replace=False)]
-    twins: dict[str, list[int]] = {}
-    entries, operations = [], []
-    for identity in sorted({int(i) for i in rng.integers(1, 10 ** rng.integers(1, 5), size=rng.integers(2, 6))}):
+    entries = []
+    for _ in range(int(rng.integers(2, 6))):
         shown = int(rng.integers(0, 12))
-        stats = EntryStats(shown=shown, successes=int(rng.integers(0, shown + 1)))
-        text = claims[rng.integers(2)]
-        entries.append(SimpleNamespace(id=identity, key_text=task, text=text, stats=stats))
-        if shown > 3 and stats.successes == 0:
-            operations.append({"op": "drop", "id": identity})
+        stats = EntryStats(shown=shown, successes=int(rng.integers(0, shown + 1)) if rng.random() < 0.6 else 0)
+        if rng.random() < 0.5:
+            text = positive(REGIONS[rng.integers(9)])
         else:
-            twins.setdefault(text, []).append(identity)
-    operations += [
-        {"op": "merge", "ids": ids, "text": text} if len(ids) > 1 else {"op": "keep", "id": ids[0]} for text, ids in twins.items()
-    ]
-    return [PROMPTS.render("merge", entries=entries), json.dumps(operations[:3], separators=(",", ":"))]
+            text = negative(*rng.choice(REGIONS, size=rng.integers(1, 3), replace=False))
+        entries.append(SimpleNamespace(key_text=task, text=text, stats=stats))
+    return [PROMPTS.render("merge", entries=entries), json.dumps(_merged(entries), separators=(",", ":"))]
+
+
+def _merged(entries: list[SimpleNamespace]) -> list[dict[str, object]]:
+    operations: list[dict[str, object]] = []
+    together: list[int] = []
+    regions: dict[str, None] = {}
+    for number, entry in enumerate(entries, start=1):
+        known = excluded_by(entry.text)
+        if not known and entry.stats.shown > 3 and entry.stats.successes == 0:
+            operations.append({"op": "drop", "id": number})
+        elif known and len({**regions, **dict.fromkeys(known)}) <= MOST_EXCLUDED:
+            together.append(number)
+            regions |= dict.fromkeys(known)
+    if len(together) > 1:
+        operations.append({"op": "merge", "ids": together, "text": negative(*regions)})
+    return operations
 
 
 def answer_dialogue(rng: np.random.Generator) -> Dialogue:

@@ -1,7 +1,6 @@
 """What finished models do, measured through the package's own engine and chat codec in the simulated room."""
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from complementary_rl.experience.operations import Parsed, parse_distillation, p
 from complementary_rl.seeds import derive_seed, rng
 from complementary_rl.types import Message, TokenIds
 
-from .corpus import PROMPTS, answer_dialogue, description, merge_dialogue, negative, positive
+from .corpus import FAMILIAR, PROMPTS, answer_dialogue, description, excluded_by, merge_dialogue, negative, positive
 from .simulator import MOVES, REGIONS, Room, play, region, step_towards
 
 TURNS = 16
@@ -52,7 +51,12 @@ def measure_actor(folder: Path, episodes: int, seed: int) -> Iterator[tuple[str,
     """Per kind of hint: success in 16 turns at temperature 1, and how usable the actions are."""
     with Speaker(folder) as speaker:
         for kind in ("no hint", "right hint", "wrong hint", "negative hint"):
-            yield kind, _play_episodes(speaker, kind, episodes, rng("measure", seed, kind))
+            yield kind, _play_episodes(speaker, kind, episodes, rng("measure", seed, kind), familiar=False)
+        for kind in ("no hint", "wrong hint"):
+            yield (
+                f"familiar room, {kind}",
+                _play_episodes(speaker, kind, episodes, rng("measure", seed, "familiar", kind), familiar=True),
+            )
 
 
 def _hint(kind: str, right: str, random: np.random.Generator) -> list[str]:
@@ -62,9 +66,15 @@ def _hint(kind: str, right: str, random: np.random.Generator) -> list[str]:
     ]
 
 
-def _play_episodes(speaker: Speaker, kind: str, episodes: int, random: np.random.Generator) -> Numbers:
-    rooms = [Room.draw(random) for _ in range(episodes)]
-    contexts = [list(speaker.codec.open([Message("user", _opening(room, kind, random))])) for room in rooms]
+def _play_episodes(speaker: Speaker, kind: str, episodes: int, random: np.random.Generator, *, familiar: bool) -> Numbers:
+    if familiar:
+        tasks = [str(task) for task in random.choice(list(FAMILIAR), size=episodes)]
+        rooms = [Room.draw(random, FAMILIAR[task]) for task in tasks]
+    else:
+        tasks = [description(random) for _ in range(episodes)]
+        rooms = [Room.draw(random) for _ in range(episodes)]
+    openings = [_opening(room, task, kind, random) for room, task in zip(rooms, tasks, strict=True)]
+    contexts = [list(speaker.codec.open([Message("user", opening)])) for opening in openings]
     counts: Counter[str] = Counter()
     active = list(range(episodes))
     for turn in range(TURNS):
@@ -90,11 +100,11 @@ def _play_episodes(speaker: Speaker, kind: str, episodes: int, random: np.random
     }
 
 
-def _opening(room: Room, kind: str, random: np.random.Generator) -> str:
+def _opening(room: Room, task: str, kind: str, random: np.random.Generator) -> str:
     return PROMPTS.render(
         "actor",
         instructions="",
-        description=description(random),
+        description=task,
         experience=_hint(kind, region(*room.exit), random),
         tool=False,
         observation=room.observation,
@@ -110,11 +120,11 @@ def measure_extractor(folder: Path, episodes: int, seed: int) -> Iterator[tuple[
             contents = [distill_prompt(room, description(random)) for room in rooms]
             for how, temperature in (("sampled", 1.0), ("greedy", 0.0)):
                 yield f"{outcome}, {how}", _judge(speaker.reply(contents, outcome, temperature), rooms)
-        yield "failure with an entry shown", _judge_updates(speaker, rooms, random)
-        merges = [merge_dialogue(random)[0] for _ in range(episodes)]
+        yield "failure with a negative entry shown", _judge_updates(speaker, rooms, random)
+        merges = [merge_dialogue(random) for _ in range(episodes)]
         answers = [answer_dialogue(random) for _ in range(episodes)]
         replies = speaker.reply([prompt for prompt, _ in answers], "answer")
-        yield "merge", _judge_merges(speaker.reply(merges, "merge"), merges)
+        yield "merge", _judge_merges(speaker.reply([prompt for prompt, _ in merges], "merge"), merges)
         yield "answer", {"first entry": _share(reply == best for reply, (_, best) in zip(replies, answers, strict=True))}
 
 
@@ -127,14 +137,13 @@ def played_room(random: np.random.Generator, won: bool) -> Room:
             return room
 
 
-def distill_prompt(room: Room, task: str, shown: Sequence[int] = ()) -> str:
-    """The prompt for a played room; entries of these ids, each a wrong claim, were shown."""
-    wrong = next(name for name in REGIONS if name != region(*room.exit))
+def distill_prompt(room: Room, task: str, shown: Sequence[str] = ()) -> str:
+    """The prompt for a played room in which entries of these texts were shown."""
     return PROMPTS.render(
         "distill",
         instructions="",
         description=task,
-        entries=[(identity, positive(wrong)) for identity in shown],
+        entries=list(shown),
         turns=room.turns,
         final_observation=room.observation,
         success=room.won,
@@ -144,7 +153,7 @@ def distill_prompt(room: Room, task: str, shown: Sequence[int] = ()) -> str:
 
 
 def _judge(replies: Sequence[str], rooms: Sequence[Room]) -> Numbers:
-    parsed = [parse_distillation(reply, targets=(), max_operations=3) for reply in replies]
+    parsed = [parse_distillation(reply, shown=(), max_operations=3) for reply in replies]
     firsts = [(p.operations[0], region(*room.exit)) for p, room in zip(parsed, rooms, strict=True) if p.operations]
     claims = [(op.text, right) for op, right in firsts if op.text is not None]
     positives = [right for text, right in claims if " not " not in text]
@@ -162,25 +171,29 @@ def _clean(parsed: Parsed) -> bool:
 
 
 def _judge_updates(speaker: Speaker, rooms: Sequence[Room], random: np.random.Generator) -> Numbers:
-    ids = [int(random.integers(1, 10_000)) for _ in rooms]
-    contents = [distill_prompt(room, description(random), [identity]) for room, identity in zip(rooms, ids, strict=True)]
-    tried = [
-        (reply, identity) for reply, identity in zip(speaker.reply(contents, "shown"), ids, strict=True) if '"update"' in reply
+    """After failures in which a negative claim was shown: how often it is refined, and how often nothing known is lost."""
+    names = [str(random.choice([name for name in REGIONS if name != region(*room.exit)])) for room in rooms]
+    contents = [distill_prompt(room, description(random), [negative(name)]) for room, name in zip(rooms, names, strict=True)]
+    parsed = [parse_distillation(reply, shown=[1], max_operations=3) for reply in speaker.reply(contents, "shown")]
+    updates = [
+        (operation, name) for p, name in zip(parsed, names, strict=True) for operation in p.operations if operation.kind == "update"
     ]
     return {
-        "update": len(tried) / len(rooms),
-        "right id among updates": _share(_clean(parse_distillation(reply, targets=[i], max_operations=3)) for reply, i in tried),
+        "well-formed": _share(map(_clean, parsed)),
+        "update": len(updates) / len(rooms),
+        "keeps what was known": _share(name in excluded_by(operation.text or "") for operation, name in updates),
     }
 
 
-def _judge_merges(replies: Sequence[str], prompts: Sequence[str]) -> Numbers:
-    chunks = [{int(identity) for identity in re.findall(r"^(\d+):", prompt, re.MULTILINE)} for prompt in prompts]
-    parsed = [parse_merge(reply, targets=ids) for reply, ids in zip(replies, chunks, strict=True)]
+def _judge_merges(replies: Sequence[str], lessons: Sequence[Sequence[str]]) -> Numbers:
+    sizes = [len(prompt.splitlines()) - 1 for prompt, _ in lessons]
+    parsed = [parse_merge(reply, shown=range(1, size + 1)) for reply, size in zip(replies, sizes, strict=True)]
     return {
         "parsable": _share(p.parsable for p in parsed),
         "without a fault": _share(map(_clean, parsed)),
-        "usable merges per chunk": sum(op.kind == "merge" for p in parsed for op in p.operations) / len(parsed),
-        "usable drops per chunk": sum(op.kind == "drop" for p in parsed for op in p.operations) / len(parsed),
+        "as taught": _share(reply == best for reply, (_, best) in zip(replies, lessons, strict=True)),
+        "merges per chunk": sum(op.kind == "merge" for p in parsed for op in p.operations) / len(parsed),
+        "drops per chunk": sum(op.kind == "drop" for p in parsed for op in p.operations) / len(parsed),
     }
 
 

@@ -124,7 +124,7 @@ class SelfDistillationConfig(Section):
     interval: int = Field(1, ge=1)
     """Every how many actor updates it is added."""
     coefficient: float = Field(0.3, gt=0)
-    """Weight of the loss beside the RL loss."""
+    """Weight of the loss beside the RL loss, in units of advantage: an imitated episode pulls as this advantage would."""
     source: Literal["guided", "own"] = "guided"
     """`guided`: guided episodes better than the free mean. `own`: any successful episode (the imitation control of the baseline)."""
 
@@ -358,6 +358,8 @@ class Config(Section):
             raise ValueError(
                 "credit.rule 'contrast' compares entries shown in one group: set retrieval.entries_per_group to 2 or more"
             )
+        if self.credit.rule == "relative" and method == "all_guided":
+            raise ValueError("credit.rule 'relative' compares with the free half, and method 'all_guided' has none: use 'outcome'")
         if self.actor.updates_per_batch > env.groups_per_step:
             raise ValueError(
                 f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups"

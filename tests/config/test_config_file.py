@@ -52,6 +52,11 @@ def test_bad_settings_are_refused_with_path_and_remedy(override: str, message: s
     assert message in str(error.value)
 
 
+def test_credit_relative_to_the_free_half_needs_one() -> None:
+    with pytest.raises(ConfigError, match="'all_guided' has none"):
+        load_config(None, ["run.method=all_guided", "credit.rule=relative"])
+
+
 def test_odd_groups_are_fine_where_no_group_is_split() -> None:
     assert load_config(None, ["run.method=baseline", "env.group_size=3"]).env.group_size == 3
 

@@ -56,12 +56,12 @@ def test_the_prompt_tells_what_was_shown_and_what_happened() -> None:
     extractor = make()
     asyncio.run(extractor.distill([transcript(0, 0, entries=(12,), success=True)], {12: "the exit is in the west"}))
     assert scripted(extractor).prompts() == [
-        "Find the exit of room 0.\nshown 12: the exit is in the west\nat 0 0 north 0\nat 1 1 north 1\nout\nsuccess"
+        "Find the exit of room 0.\nshown 1: the exit is in the west\nat 0 0 north 0\nat 1 1 north 1\nout\nsuccess"
     ]
 
 
 def test_only_entries_that_were_shown_can_be_updated() -> None:
-    extractor = make(lambda prompt: '[{"op":"update","id":12,"text":"x"},{"op":"update","id":13,"text":"y"}]')
+    extractor = make(lambda prompt: '[{"op":"update","id":1,"text":"x"},{"op":"update","id":12,"text":"y"}]')
     [read] = asyncio.run(extractor.distill([transcript(entries=(12,))], {12: "old"}))
     assert isinstance(read, Distilled)
     assert read.parsed.operations == (Operation("update", "x", (12,)),)
@@ -149,7 +149,7 @@ def test_merge_reads_each_chunk_with_its_statistics() -> None:
     assert first is not None
     assert second is not None
     assert first.parsed.operations == (Operation("drop", None, (2,)),)
-    assert second.parsed.problems == {"unknown_id": 1}
+    assert second.parsed.operations == (Operation("drop", None, (4,)),)
     assert second.generation.id == "m/s0-1"
     assert scripted(extractor).prompts()[0].splitlines()[0] == "1: [Find the exit.] a note (2/3)"
 

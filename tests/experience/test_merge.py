@@ -16,13 +16,13 @@ from tests.helpers.scripted import ScriptedEngine
 KEEP_ALL = "[]"
 
 
-def ids_of(prompt: str) -> list[int]:
-    return [int(found) for found in re.findall(r"^(\d+): ", prompt, re.MULTILINE)]
+def texts_of(prompt: str) -> list[str]:
+    return re.findall(r"^\d+: \[.*?\] (.*) \(\d+/\d+\)$", prompt, re.MULTILINE)
 
 
 def merge_first_two(prompt: str) -> str:
-    first, second = ids_of(prompt)[:2]
-    return json.dumps([{"op": "merge", "ids": [first, second], "text": f"both {first} and {second}"}])
+    first, second = texts_of(prompt)[:2]
+    return json.dumps([{"op": "merge", "ids": [1, 2], "text": f"({first} + {second})"}])
 
 
 class Bench:
@@ -42,7 +42,9 @@ class Bench:
                 add(self.bank, f"note {shelf}.{i}", key=f"room {shelf}", scope=scope)
 
     def chunks(self) -> list[list[int]]:
-        return [ids_of(prompt) for prompt in self.engine.prompts()]
+        """Ids of the entries in each prompt."""
+        ids = {entry.text: entry.id for entry in self.bank.entries(live_only=False)}
+        return [[ids[text] for text in texts_of(prompt)] for prompt in self.engine.prompts()]
 
     def run(self, step: int = 1) -> None:
         asyncio.run(self.merger.run(step))
@@ -66,7 +68,12 @@ def test_a_chunks_output_slides_into_the_next(tmp_path: Path) -> None:
     assert bench.chunks()[:3] == [[1, 2, 3, 4], [9, 3, 5, 6], [10, 5, 7, 8]]
     assert all(len(chunk) <= 4 for chunk in bench.chunks())
     merged = bench.bank.entry(9)
-    assert (merged.text, merged.parents, merged.key_text, merged.generation_id) == ("both 1 and 2", (1, 2), "room 0", "m/s1-0")
+    assert (merged.text, merged.parents, merged.key_text, merged.generation_id) == (
+        "(note 0.0 + note 0.1)",
+        (1, 2),
+        "room 0",
+        "m/s1-0",
+    )
     assert bench.bank.entry(1).retired_step == 1
 
 
@@ -136,7 +143,7 @@ def test_an_answer_that_cannot_be_read_changes_nothing_and_is_handed_back(tmp_pa
 
 def test_an_entry_retired_while_the_extractor_read_is_skipped_and_counted(tmp_path: Path) -> None:
     answer = '[{"op":"merge","ids":[1,2],"text":"both"},{"op":"drop","id":3}]'
-    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: answer)
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: answer, max_chunks=1)
     bench.fill(3)
 
     async def run() -> None:

@@ -12,16 +12,16 @@ ADD = '{"op":"add","text":"the exit is in the west"}'
 ADDED = Operation("add", "the exit is in the west")
 
 
-def distil(text: str, targets: tuple[int, ...] = (12, 13), most: int = 3) -> Parsed:
-    return parse_distillation(text, targets=targets, max_operations=most)
+def distil(text: str, shown: tuple[int, ...] = (12, 13), most: int = 3) -> Parsed:
+    return parse_distillation(text, shown=shown, max_operations=most)
 
 
-def merged(text: str, targets: tuple[int, ...] = (1, 2, 3, 4)) -> Parsed:
-    return parse_merge(text, targets=targets)
+def merged(text: str, shown: tuple[int, ...] = (31, 32, 33, 34)) -> Parsed:
+    return parse_merge(text, shown=shown)
 
 
 def test_every_distillation_operation_is_read() -> None:
-    parsed = distil(f'[{ADD},{{"op":"update","id":12,"text":" better "}}]')
+    parsed = distil(f'[{ADD},{{"op":"update","id":1,"text":" better "}}]')
     assert parsed == Parsed((ADDED, Operation("update", "better", (12,))))
     assert distil('[{"op":"return"}]') == Parsed((Operation("return"),))
     assert distil("[]") == Parsed((Operation("return"),))
@@ -29,7 +29,7 @@ def test_every_distillation_operation_is_read() -> None:
 
 def test_every_merge_operation_is_read() -> None:
     parsed = merged('[{"op":"keep","id":3},{"op":"merge","ids":[4,1],"text":"both"},{"op":"drop","id":2}]')
-    assert parsed == Parsed((Operation("merge", "both", (4, 1)), Operation("drop", None, (2,))))
+    assert parsed == Parsed((Operation("merge", "both", (34, 31)), Operation("drop", None, (32,))))
     assert merged("[]") == Parsed(())
     assert merged('[{"op":"keep","id":1}]') == Parsed(())
 
@@ -98,16 +98,18 @@ def test_what_would_need_guessing_is_unparsable(text: str) -> None:
     ("element", "problem"),
     [
         ('{"op":"fly"}', "unknown_op"),
-        ('{"op":"keep","id":12}', "unknown_op"),
+        ('{"op":"keep","id":1}', "unknown_op"),
         ('{"op":7}', "wrong_type"),
         ('"add"', "wrong_type"),
         ('{"op":"add","text":7}', "wrong_type"),
         ('{"op":"add"}', "wrong_type"),
         ('{"op":"add","text":"  "}', "empty_text"),
-        ('{"op":"update","id":"12","text":"x"}', "wrong_type"),
+        ('{"op":"update","id":"1","text":"x"}', "wrong_type"),
         ('{"op":"update","id":true,"text":"x"}', "wrong_type"),
-        ('{"op":"update","id":12.0,"text":"x"}', "wrong_type"),
-        ('{"op":"update","id":99,"text":"x"}', "unknown_id"),
+        ('{"op":"update","id":1.0,"text":"x"}', "wrong_type"),
+        ('{"op":"update","id":3,"text":"x"}', "unknown_id"),
+        ('{"op":"update","id":12,"text":"x"}', "unknown_id"),
+        ('{"op":"update","id":0,"text":"x"}', "unknown_id"),
         ('{"op":"update","text":"x"}', "wrong_type"),
         (ADD, "repeated_text"),
         ('{"op":"return"}', "stray_return"),
@@ -132,7 +134,7 @@ def test_a_bad_operation_is_dropped_and_named(element: str, problem: str) -> Non
     ],
 )
 def test_a_bad_merge_operation_is_dropped_and_named(element: str, problem: str) -> None:
-    assert merged(f'[{{"op":"drop","id":1}},{element}]') == Parsed((Operation("drop", None, (1,)),), {problem: 1})
+    assert merged(f'[{{"op":"drop","id":1}},{element}]') == Parsed((Operation("drop", None, (31,)),), {problem: 1})
 
 
 def test_an_entry_is_kept_whatever_is_said_of_it_later() -> None:
@@ -177,15 +179,15 @@ _texts = st.builds(
 )
 
 
-@given(_texts | st.text(), st.sets(st.integers(0, 5)), st.integers(1, 3))
-def test_whatever_is_written_the_bounds_hold(text: str, targets: set[int], most: int) -> None:
-    for parsed in (parse_distillation(text, targets=targets, max_operations=most), parse_merge(text, targets=targets)):
+@given(_texts | st.text(), st.lists(st.integers(50, 60), unique=True, max_size=5), st.integers(1, 3))
+def test_whatever_is_written_the_bounds_hold(text: str, shown: list[int], most: int) -> None:
+    for parsed in (parse_distillation(text, shown=shown, max_operations=most), parse_merge(text, shown=shown)):
         touched = [target for operation in parsed.operations for target in operation.targets]
-        assert set(touched) <= targets
+        assert set(touched) <= set(shown)
         assert len(touched) == len(set(touched))
         assert parsed.parsable or not parsed.operations
         assert all(operation.text is None or operation.text.strip() for operation in parsed.operations)
-    assert len(parse_distillation(text, targets=targets, max_operations=most).operations) <= most
+    assert len(parse_distillation(text, shown=shown, max_operations=most).operations) <= most
 
 
 @given(st.integers(1, 60))

@@ -11,8 +11,9 @@ from complementary_rl.config import BankConfig, Config
 from complementary_rl.config_file import dump_config
 from complementary_rl.experience.bank import Bank, Query
 from complementary_rl.experience.embedding import HashingEmbedder
+from complementary_rl.report.intervals import bootstrap_interval, ratio_interval
 from complementary_rl.report.provenance import Machine, Provenance
-from complementary_rl.report.summary import ArmSummary, BankSummary, MethodSummary, RunSummary, bootstrap_interval, write_summary
+from complementary_rl.report.summary import ArmSummary, BankSummary, MethodSummary, RunSummary, write_summary
 from complementary_rl.report.times import time_shares
 
 ROOMS = ["Amber Gallery", "Crimson Vault", "Hollow Cistern", "Silent Armoury"]
@@ -172,7 +173,7 @@ def _rollout(probability: float, n: int, random: np.random.Generator) -> dict[st
         "success": success,
         "reward": success,
         "actions": actions,
-        "actions_per_success": 11.0 - 5 * probability + random.normal() * 0.3,
+        "actions_per_success": (14.5 - 7 * probability) / probability + random.normal() * 0.3,
         "n": float(n),
     }
 
@@ -199,9 +200,11 @@ def _arms(guided: bool, random: np.random.Generator) -> dict[str, ArmSummary]:
             "success": wins.astype(float),
             "reward": wins.astype(float),
             "actions": actions,
-            "actions_per_success": actions[wins],
+            "actions_when_won": actions[wins],
         }
-        arms[arm] = ArmSummary(**{name: bootstrap_interval(values.tolist(), 0) for name, values in columns.items()})
+        estimates = {name: bootstrap_interval(values.tolist(), 0) for name, values in columns.items()}
+        per_success = ratio_interval(actions.tolist(), wins.tolist(), 0)
+        arms[arm] = ArmSummary(**estimates, actions_per_success=per_success)
     return arms
 
 

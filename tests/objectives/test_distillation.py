@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from complementary_rl.engines.protocol import LossInputs
 from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples
+from complementary_rl.objectives.grpo import GrpoLoss
 from complementary_rl.objectives.samples import trajectory_sample
 
 
@@ -20,14 +21,14 @@ def test_the_entry_and_every_question_leave_the_context():
         make_turn("act", (3,), (70,)),
         entries=(7,),
     )
-    (sample,) = distillation_samples([episode])
+    (sample,) = distillation_samples([episode], of=1, token_mean=False)
     assert sample.token_ids == (100, 101, 50, 51, 1, 2, 60, 3, 70)
     assert sample.mask == (False, False, True, True, False, False, True, False, True)
 
 
 def test_a_question_in_the_first_turn_leaves_the_opening_prompt():
     episode = make_trajectory(make_turn("ask", GUIDED_PROMPT, (666,)), make_turn("act", (666,), (60,)), entries=(7,))
-    (sample,) = distillation_samples([episode])
+    (sample,) = distillation_samples([episode], of=1, token_mean=False)
     assert sample.token_ids == (100, 101, 60)
 
 
@@ -40,7 +41,7 @@ def test_questions_in_a_row_and_at_the_end():
         make_turn("ask", (2,), (666,)),
         entries=(7,),
     )
-    (sample,) = distillation_samples([episode])
+    (sample,) = distillation_samples([episode], of=1, token_mean=False)
     assert sample.token_ids == (100, 101, 50, 1, 60)
 
 
@@ -51,7 +52,7 @@ def test_only_actions_and_the_observations_before_them_are_left(kinds):
         after_question = index > 0 and kinds[index - 1] == "ask"
         new_ids = GUIDED_PROMPT if index == 0 else ((666, 667) if after_question else (index,))
         turns.append(make_turn(kind, new_ids, (666,) if kind == "ask" else (1000 + index,)))
-    samples = distillation_samples([make_trajectory(*turns, entries=(7,))])
+    samples = distillation_samples([make_trajectory(*turns, entries=(7,))], of=1, token_mean=False)
     acts = [index for index, kind in enumerate(kinds) if kind == "act"]
     if not acts:
         assert samples == []
@@ -64,23 +65,39 @@ def test_only_actions_and_the_observations_before_them_are_left(kinds):
 
 def test_without_experience_the_sample_is_the_episode():
     episode = make_trajectory(make_turn("act", (100, 101), (50, 51)), make_turn("act", (1,), (60,)))
-    (sample,) = distillation_samples([episode])
+    (sample,) = distillation_samples([episode], of=1, token_mean=False)
     original = trajectory_sample(episode, 1.0, 1.0)
     assert (sample.token_ids, sample.mask) == (original.token_ids, original.mask)
 
 
-def test_weights_make_the_mean_over_all_trained_tokens():
+def test_an_imitated_episode_weighs_as_one_of_the_batch():
     episodes = [
         make_trajectory(make_turn("act", (100,), (50, 51, 52)), id="a"),
         make_trajectory(make_turn("act", (100,), (50,)), id="b"),
     ]
-    assert [sample.weight for sample in distillation_samples(episodes)] == [0.25, 0.25]
+    assert [sample.weight for sample in distillation_samples(episodes, of=8, token_mean=False)] == [1 / 8, 1 / 8]
+    assert [sample.weight for sample in distillation_samples(episodes, of=8, token_mean=True)] == [1 / 24, 1 / 8]
+
+
+@pytest.mark.parametrize(("ratio", "token_mean"), [("sequence", False), ("sequence_mean", True), ("token", True)])
+def test_the_coefficient_is_an_advantage(ratio, token_mean):
+    """On the policy that sampled it, imitating an episode has the gradient of GRPO with advantage 1."""
+    episode = make_trajectory(make_turn("act", (100,), (50, 51, 52)), make_turn("act", (1,), (60,)))
+    (sample,) = distillation_samples([episode], of=4, token_mean=token_mean)
+    mask = torch.tensor([sample.mask])
+    logprobs = torch.full(mask.shape, -1.5)
+    one = torch.ones(1)
+    imitate = LossInputs(logprobs.clone().requires_grad_(), torch.zeros_like(logprobs), mask, one, one * sample.weight)
+    reinforce = LossInputs(logprobs.clone().requires_grad_(), logprobs.clone(), mask, one, one / 4)
+    _, expected = value_and_gradient(GrpoLoss(ratio), reinforce)
+    _, gradient = value_and_gradient(NextTokenLoss(), imitate)
+    torch.testing.assert_close(gradient, expected)
 
 
 def test_an_episode_is_imitated_once():
     episode = make_trajectory(make_turn("act", (100,), (50,)))
     with pytest.raises(AssertionError, match="once"):
-        distillation_samples([episode, episode])
+        distillation_samples([episode, episode], of=2, token_mean=False)
 
 
 def test_selection_beats_the_free_half():

@@ -24,7 +24,7 @@ ENTRIES = [
 
 GUIDED: dict[str, Any] = {**TASK, "experience": NOTES, "tool": True, "observation": "at 3 4"}
 FREE: dict[str, Any] = {**TASK, "instructions": "", "experience": [], "tool": False, "observation": "at 3 4"}
-WON: dict[str, Any] = {**TASK, "entries": [(12, NOTES[0])], "turns": TURNS, "final_observation": "at 5 3, out"}
+WON: dict[str, Any] = {**TASK, "entries": [NOTES[0]], "turns": TURNS, "final_observation": "at 5 3, out"}
 WON |= {"success": True, "reward": 1.0, "max_operations": 3}
 LOST: dict[str, Any] = {**WON, "instructions": "", "entries": [], "success": False, "reward": 0.25, "max_operations": 1}
 UNKNOWN: dict[str, Any] = {name: value for name, value in LOST.items() if name not in ("success", "reward")}
@@ -51,14 +51,14 @@ COMPACT = {
     "tool_reply": "answer: go east\nat 3 4",
     "gate": "Find the exit of the Amber Gallery.\nhint: the exit is in the east\nsuccess rate 0.33\naccept, refine or reject?",
     "distill-won": (
-        "Find the exit of the Amber Gallery.\nshown 12: the exit is in the east\nat 3 4 east\n"
+        "Find the exit of the Amber Gallery.\nshown 1: the exit is in the east\nat 3 4 east\n"
         "at 4 4, exit north-east <ask>where now?</ask>\nat 5 3, out\nsuccess"
     ),
     "distill-lost": (
         "Find the exit of the Amber Gallery.\nat 3 4 east\nat 4 4, exit north-east <ask>where now?</ask>\nat 5 3, out\nfailure"
     ),
     "distill-unknown": "Find the exit of the Amber Gallery.\nlook()\nat 3 4 east\n\nunknown",
-    "merge": "3: [Find the exit.] the exit is in the east (3/4)\n9: [Find it.] the exit is not in the west (0/0)\nmerge",
+    "merge": "1: [Find the exit.] the exit is in the east (3/4)\n2: [Find it.] the exit is not in the west (0/0)\nmerge",
     "answer": (
         "Find the exit of the Amber Gallery.\nentry: the exit is in the east\nentry: do not trust the map\nat 3 4\nquestion: where?"
     ),

@@ -9,7 +9,7 @@ from helpers.run_dirs import MACHINE, make_quickstart, make_run
 
 from complementary_rl.errors import InfrastructureError, UserError
 from complementary_rl.report import intervals
-from complementary_rl.report.intervals import Estimate, bootstrap_interval, rate_difference
+from complementary_rl.report.intervals import Estimate, bootstrap_interval, rate_difference, ratio_interval
 from complementary_rl.report.provenance import Provenance, current_commit, current_machine, peak_memory_gb
 from complementary_rl.report.summary import (
     ArmSummary,
@@ -49,6 +49,23 @@ def test_interval_of_a_rate_is_near_the_normal_approximation() -> None:
     assert estimate.lo == pytest.approx(0.3 - spread, abs=0.012)
     assert estimate.hi == pytest.approx(0.3 + spread, abs=0.012)
     assert estimate.n == 200
+
+
+def test_ratio_is_of_sums_and_its_interval_covers_the_truth() -> None:
+    assert ratio_interval([4.0, 16.0, 10.0], [1.0, 0.0, 1.0], 0).mean == 15.0
+    assert ratio_interval([16.0, 16.0], [0.0, 0.0], 0) == Estimate()
+    assert ratio_interval([], [], 0) == Estimate()
+    same = ratio_interval([6.0] * 5, [1.0] * 5, 0)
+    assert (same.mean, same.lo, same.hi, same.n) == (6.0, 6.0, 6.0, 5)
+    random = np.random.default_rng(0)
+    covered = 0
+    for seed in range(200):
+        wins = random.random(150) < 0.4
+        costs = np.where(wins, 6.0, 16.0)
+        interval = ratio_interval(costs.tolist(), wins.tolist(), seed)
+        assert interval.lo is not None and interval.hi is not None
+        covered += interval.lo <= (0.4 * 6 + 0.6 * 16) / 0.4 <= interval.hi
+    assert 0.88 <= covered / 200 <= 0.99
 
 
 def test_interval_covers_the_truth_about_95_times_in_100() -> None:
@@ -92,7 +109,7 @@ def test_difference_of_rates() -> None:
 
 def test_documented_fields_are_in_the_file(tmp_path: Path) -> None:
     data = json.loads((make_run(tmp_path / "run") / "summary.json").read_text())
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert data["wall_seconds"] == pytest.approx(48.0)
     assert data["episodes"] == 40 * 64
     assert data["bank"]["size"] > 0
@@ -130,8 +147,8 @@ def test_newer_fields_are_ignored(tmp_path: Path) -> None:
     [
         ("{", "is not JSON"),
         ("[]", "schema version None"),
-        ('{"schema_version": 99}', "schema version 99, this version reads 1"),
-        ('{"schema_version": 1, "name": "r"}', "damaged at methods"),
+        ('{"schema_version": 99}', "schema version 99, this version reads 2"),
+        ('{"schema_version": 2, "name": "r"}', "damaged at methods"),
     ],
 )
 def test_unreadable_summaries_are_refused_with_the_cause(tmp_path: Path, content: str, message: str) -> None:

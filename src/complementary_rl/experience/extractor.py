@@ -147,11 +147,11 @@ class Extractor:
 
     def _distilled(self, transcript: Transcript, generation: Generation, prompt: _Prompt) -> Distilled:
         text = self._codec.decode(generation.token_ids)
-        parsed = parse_distillation(text, targets=transcript.entry_ids, max_operations=self._config.max_operations)
+        parsed = parse_distillation(text, shown=transcript.entry_ids, max_operations=self._config.max_operations)
         return Distilled(transcript, generation, parsed, prompt.cut_turns, prompt.shortened)
 
     def _merged(self, chunk: Sequence[Entry], generation: Generation) -> Merged:
-        parsed = parse_merge(self._codec.decode(generation.token_ids), targets=[entry.id for entry in chunk])
+        parsed = parse_merge(self._codec.decode(generation.token_ids), shown=[entry.id for entry in chunk])
         return Merged(tuple(chunk), generation, parsed)
 
     def _distill_prompt(self, transcript: Transcript, texts: Mapping[int, str]) -> _Prompt | TooLong:
@@ -175,7 +175,7 @@ class Extractor:
         variables: dict[str, object] = {
             "instructions": self._instructions if transcript.instructions is None else transcript.instructions,
             "description": transcript.task.description,
-            "entries": [(entry, texts[entry]) for entry in transcript.entry_ids],
+            "entries": [texts[entry] for entry in transcript.entry_ids],
             "turns": transcript.turns,
             "final_observation": transcript.final_observation,
             "max_operations": self._config.max_operations,

@@ -23,7 +23,7 @@ from complementary_rl.experience.operations import strip_thinking
 from complementary_rl.prompts import PromptSet
 from complementary_rl.types import Message, Task, Trajectory
 
-Shown = tuple[tuple[int, str], ...]
+Entries = tuple[tuple[int, str], ...]
 """Entries offered to a rollout, as (id, text)."""
 
 MEMORY = 256
@@ -50,7 +50,7 @@ class Offer:
     id: str
     task: Task
     observation: str
-    entries: Shown
+    entries: Entries
     seed: int
 
 
@@ -67,7 +67,7 @@ def parse_verdict(text: str) -> Verdict | None:
     return None
 
 
-def apply_verdict(entries: Shown, verdict: Verdict | None) -> Shown:
+def apply_verdict(entries: Entries, verdict: Verdict | None) -> Entries:
     """What is shown after a verdict; () means that the rollout is free."""
     if verdict is None or verdict.kind == "accept":
         return entries

@@ -2,8 +2,10 @@
 
 An answer is a JSON list of operations and nothing else:
 
-    distillation  [{"op":"add","text":"…"}, {"op":"update","id":12,"text":"…"}]     or  [{"op":"return"}]
+    distillation  [{"op":"add","text":"…"}, {"op":"update","id":1,"text":"…"}]      or  [{"op":"return"}]
     merge         [{"op":"keep","id":3}, {"op":"merge","ids":[4,7],"text":"…"}, {"op":"drop","id":9}]
+
+Entries are named by their number in the prompt, from 1 in the order shown: short, and nothing that was not shown has one.
 
 Around it two things are allowed, because instruct and thinking models write them unasked: everything up to a closing ``</think>``,
 and one ```` ```json ```` fence around the whole list. Further keys of an operation are ignored. `[]` is an answer: nothing to do.
@@ -15,7 +17,7 @@ around the list, and anything that would need guessing, is unparsable.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -29,7 +31,7 @@ _T = TypeVar("_T", bound=Operation | None)
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A read answer. `operations` are valid, at most as many as allowed, and target only allowed ids, each at most once.
+    """A read answer. `operations` are valid, at most as many as allowed, and target only entries that were shown, each at most once.
 
     `parsable` is False when there was no list to read, or a list in which not one element was valid; then `operations` is empty.
     `problems` counts what was dropped, by reason: `wrong_type`, `unknown_op`, `unknown_id`, `repeated_id`, `too_few_ids`,
@@ -46,15 +48,15 @@ class _Dropped(Exception):
     """An element that is no valid operation; the argument is the reason."""
 
 
-def parse_distillation(text: str, *, targets: Collection[int], max_operations: int) -> Parsed:
-    """Read an answer to an episode. `targets` are the ids of the entries that were shown, the only ones that can be updated.
+def parse_distillation(text: str, *, shown: Sequence[int], max_operations: int) -> Parsed:
+    """Read an answer to an episode. `shown` are the ids of the entries in the prompt, in its order: only they can be updated.
 
     Never raises. A `return` counts only where nothing else was written; `[]` is read as one.
     """
     elements, repaired = _read_list(text)
     if elements is None:
         return Parsed((), repaired=False, parsable=False)
-    operations, problems = _collect(elements, targets, _distillation_operation)
+    operations, problems = _collect(elements, shown, _distillation_operation)
     if not elements:
         operations = [Operation("return")]
     writes = [operation for operation in operations if operation.kind != "return"]
@@ -64,15 +66,15 @@ def parse_distillation(text: str, *, targets: Collection[int], max_operations: i
     return Parsed(tuple(kept[:max_operations]), _counted(problems), repaired, parsable=bool(kept))
 
 
-def parse_merge(text: str, *, targets: Collection[int]) -> Parsed:
-    """Read an answer to a chunk of the bank whose entries are `targets`: merges and drops. `keep` changes nothing and gives none.
+def parse_merge(text: str, *, shown: Sequence[int]) -> Parsed:
+    """Read an answer to a chunk of the bank, the entries `shown` in the order of the prompt: merges and drops. `keep` gives none.
 
-    Never raises. An id that is mentioned twice counts the first time.
+    Never raises. An entry that is mentioned twice counts the first time.
     """
     elements, repaired = _read_list(text)
     if elements is None:
         return Parsed((), repaired=False, parsable=False)
-    operations, problems = _collect(elements, targets, _merge_operation)
+    operations, problems = _collect(elements, shown, _merge_operation)
     changes = tuple(operation for operation in operations if operation is not None)
     return Parsed(changes, _counted(problems), repaired, parsable=bool(operations) or not elements)
 
@@ -132,14 +134,15 @@ def _skip_space(body: str, position: int) -> int:
 
 
 def _collect(
-    elements: list[Any], allowed: Collection[int], read: Callable[[Any, Collection[int], Collection[int]], _T]
+    elements: list[Any], shown: Sequence[int], read: Callable[[Any, Mapping[int, int], set[int]], _T]
 ) -> tuple[list[_T], Counter[str]]:
     operations = []
     problems: Counter[str] = Counter()
-    free, texts = set(allowed), set[str]()
+    numbered = dict(enumerate(shown, start=1))
+    free, texts = set(shown), set[str]()
     for element in elements:
         try:
-            operation = read(element, allowed, free)
+            operation = read(element, numbered, free)
             if operation is not None and operation.text is not None:
                 if operation.text in texts:
                     raise _Dropped("repeated_text")
@@ -148,33 +151,33 @@ def _collect(
             problems[str(reason)] += 1
             continue
         operations.append(operation)
-        free.difference_update(operation.targets if operation is not None else [element["id"]])
+        free.difference_update(operation.targets if operation is not None else [numbered[element["id"]]])
     return operations, problems
 
 
-def _distillation_operation(element: Any, allowed: Collection[int], free: Collection[int]) -> Operation:
+def _distillation_operation(element: Any, numbered: Mapping[int, int], free: set[int]) -> Operation:
     match _kind(element):
         case "add":
             return Operation("add", _text(element))
         case "update":
-            return Operation("update", _text(element), (_target(element.get("id"), allowed, free),))
+            return Operation("update", _text(element), (_target(element.get("id"), numbered, free),))
         case "return":
             return Operation("return")
     raise _Dropped("unknown_op")
 
 
-def _merge_operation(element: Any, allowed: Collection[int], free: Collection[int]) -> Operation | None:
+def _merge_operation(element: Any, numbered: Mapping[int, int], free: set[int]) -> Operation | None:
     match _kind(element):
         case "keep":
-            _target(element.get("id"), allowed, free)
+            _target(element.get("id"), numbered, free)
             return None
         case "drop":
-            return Operation("drop", None, (_target(element.get("id"), allowed, free),))
+            return Operation("drop", None, (_target(element.get("id"), numbered, free),))
         case "merge":
             ids = element.get("ids")
             if not isinstance(ids, list):
                 raise _Dropped("wrong_type")
-            targets = tuple(dict.fromkeys(_target(value, allowed, free) for value in ids))
+            targets = tuple(dict.fromkeys(_target(value, numbered, free) for value in ids))
             if len(targets) < 2:
                 raise _Dropped("too_few_ids")
             return Operation("merge", _text(element), targets)
@@ -197,14 +200,14 @@ def _text(element: dict[str, Any]) -> str:
     return text.strip()
 
 
-def _target(value: Any, allowed: Collection[int], free: Collection[int]) -> int:
+def _target(value: Any, numbered: Mapping[int, int], free: set[int]) -> int:
     if type(value) is not int:  # bool is an int to Python, not to us
         raise _Dropped("wrong_type")
-    if value not in allowed:
+    if value not in numbered:
         raise _Dropped("unknown_id")
-    if value not in free:
+    if numbered[value] not in free:
         raise _Dropped("repeated_id")
-    return value
+    return numbered[value]
 
 
 def _counted(problems: Counter[str]) -> dict[str, int]:

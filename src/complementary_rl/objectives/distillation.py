@@ -35,16 +35,20 @@ def distillation_episodes(group: Sequence[Trajectory], source: Source) -> list[T
     return [episode for episode in group if episode.condition is Condition.GUIDED and episode.success and episode.reward > bar]
 
 
-def distillation_samples(episodes: Sequence[Trajectory]) -> list[TrainingSample]:
-    """One sample per episode, in order, weighted 1 / (all trained tokens); episodes in which the actor never acted give none.
+def distillation_samples(episodes: Sequence[Trajectory], *, of: int, token_mean: bool) -> list[TrainingSample]:
+    """One sample per episode, in order; episodes in which the actor never acted give none.
+
+    An episode weighs 1/`of`, as one of the `of` episodes of the batch does in the GRPO term, so that the coefficient of this loss is
+    an advantage: 0.3 pulls an imitated episode as an advantage of 0.3 would, and a batch with one lucky win is not as loud as one
+    with thirty. `token_mean` divides by the episode's trained tokens, for the ratio forms that average over tokens.
 
     The opening prompt is the one without experience; a search_and_ask call disappears together with its answer, so that the action
     that followed stands right after the observation that led to it. Only the actor's own actions are trained.
     """
     assert len({episode.id for episode in episodes}) == len(episodes), "an episode is imitated once"
+    assert len(episodes) <= of
     samples = [sample for sample in map(_without_experience, episodes) if any(sample.mask)]
-    tokens = sum(sum(sample.mask) for sample in samples)
-    return [replace(sample, weight=1.0 / tokens) for sample in samples]
+    return [replace(sample, weight=1.0 / (of * (sum(sample.mask) if token_mean else 1))) for sample in samples]
 
 
 def _without_experience(trajectory: Trajectory) -> TrainingSample:
@@ -64,7 +68,7 @@ def _without_experience(trajectory: Trajectory) -> TrainingSample:
 
 @dataclass(frozen=True, slots=True)
 class NextTokenLoss:
-    """−Σ_i w_i Σ_t log π_it over trained tokens: the mean negative log-likelihood under the weights of `distillation_samples`.
+    """−Σ_i w_i Σ_t log π_it over trained tokens, with the weights of `distillation_samples`.
 
     Shifted by construction: `LossInputs.logprobs[:, t]` is the log-probability of token t given the tokens before it.
     Advantages are not used. Sum over tokens: `nll`.

@@ -42,7 +42,7 @@ def training_pictures(runs: Sequence[RunData]) -> list[Picture]:
     smoothing = f"Thick: mean over {window} steps; faint: each step." if window > 1 else "One value a step."
     dots = " Dots: the final evaluation with its 95% interval." if any(line.point for line in success) else ""
     note = f"Share of training episodes that reached the goal. {smoothing}{dots}"
-    direct = "Actions of the episodes that reached the goal: fewer is a more direct way."
+    direct = "All actions over all successes, failed episodes included: what one success costs."
     return [
         _picture("Success", note, success, "success", share=True, size="wide", window=window),
         _picture("Actions per success", direct, actions, "actions", size="low", window=window),

@@ -50,6 +50,23 @@ def bootstrap_interval(values: Sequence[float], seed: int) -> Estimate:
     return Estimate(mean=float(data.mean()), lo=float(low), hi=float(high), n=int(data.size))
 
 
+def ratio_interval(numerators: Sequence[float], denominators: Sequence[float], seed: int) -> Estimate:
+    """Σ numerators / Σ denominators over independent pairs, and its 95 % percentile bootstrap interval over pairs.
+
+    `n` is the number of pairs; empty when the denominators sum to 0. Resamples whose denominators do are left out.
+    """
+    pairs = np.stack([np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)])
+    if not pairs[1].sum():
+        return Estimate()
+    n = pairs.shape[1]
+    # How often each pair is drawn: a resample's sums are one product with its counts.
+    counts = rng(seed, "bootstrap", "ratio").multinomial(n, np.full(n, 1.0 / n), size=RESAMPLES)
+    sums = counts @ pairs.T
+    sums = sums[sums[:, 1] > 0]
+    low, high = np.percentile(sums[:, 0] / sums[:, 1], _TAILS)
+    return Estimate(mean=float(pairs[0].sum() / pairs[1].sum()), lo=float(low), hi=float(high), n=n)
+
+
 def rate_difference(first: Estimate, second: Estimate, seed: int) -> Estimate:
     """`first` − `second` for two success rates, bootstrapped as independent samples (a resample of 0/1 values is a binomial draw).
 

@@ -29,7 +29,7 @@ __all__ = [
     "write_summary",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised when a field changes its meaning or goes; new fields with a default do not raise it."""
 
 FILE = "summary.json"
@@ -51,7 +51,9 @@ class ArmSummary(_Model):
     actions: Estimate = Estimate()
     """Actions of an episode."""
     actions_per_success: Estimate = Estimate()
-    """Actions of an episode that reached the goal."""
+    """All actions over all successes: what one success costs, failed episodes included."""
+    actions_when_won: Estimate = Estimate()
+    """Actions of an episode that reached the goal. Compare with care: who wins only the easy episodes wins them fast."""
 
 
 class BankSummary(_Model):

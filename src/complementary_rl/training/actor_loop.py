@@ -62,7 +62,8 @@ def _terms(session: "Session", groups: Sequence[Group], step: int) -> list[LossT
     if distil.enabled and (step + 1) % distil.interval == 0:
         episodes = [episode for group in groups for episode in distillation_episodes(group, distil.source)]
         if episodes:
-            terms.append(LossTerm("imitation", distillation_samples(episodes), NextTokenLoss(), distil.coefficient))
+            samples = distillation_samples(episodes, of=sum(map(len, groups)), token_mean=config.actor.ratio != "sequence")
+            terms.append(LossTerm("imitation", samples, NextTokenLoss(), distil.coefficient))
     return terms
 
 

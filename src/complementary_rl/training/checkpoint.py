@@ -23,7 +23,7 @@ def write_checkpoint(
 ) -> Path:
     """Write ``root/step_<step>`` and drop all but the newest `keep`. Raises InfrastructureError when the disk refuses."""
     final = root / f"{_PREFIX}{step}"
-    partial = root / f".{final.name}.partial"
+    partial, replaced = root / f".{final.name}.partial", root / f".{final.name}.replaced"
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -35,9 +35,13 @@ def write_checkpoint(
             json.dump(state, file)
             file.flush()
             os.fsync(file.fileno())
-        shutil.rmtree(final, ignore_errors=True)
+        if final.exists():
+            # Never deleted in place: half a checkpoint would look like a whole one.
+            shutil.rmtree(replaced, ignore_errors=True)
+            final.rename(replaced)
         partial.rename(final)
         sync_path(root)
+        shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise InfrastructureError(
@@ -46,6 +50,14 @@ def write_checkpoint(
     for old in checkpoints(root)[:-keep]:
         shutil.rmtree(old)
     return final
+
+
+def recover_replaced(root: Path) -> None:
+    """Put back checkpoints that a process died while replacing. Only for the one who holds the run's lock."""
+    for replaced in root.glob(f".{_PREFIX}*.replaced"):
+        final = root / replaced.name.removeprefix(".").removesuffix(".replaced")
+        if not final.exists():
+            replaced.rename(final)
 
 
 def checkpoints(root: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from complementary_rl.config import EvalConfig
 from complementary_rl.engines.protocol import SamplingParams
 from complementary_rl.errors import UserError
 from complementary_rl.experience.manager import ExperienceManager
-from complementary_rl.report.intervals import Estimate, bootstrap_interval
+from complementary_rl.report.intervals import Estimate, bootstrap_interval, ratio_interval
 from complementary_rl.rollout.plan import EpisodePlan, Shown, group_seed, sampling_seed
 from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.seeds import derive_seed
@@ -33,14 +33,17 @@ class Evaluation:
 
 
 def arm_estimates(episodes: Sequence[Trajectory], seed: int) -> dict[str, Estimate]:
-    """Success, reward, actions and actions per success of one arm, each with its bootstrap interval."""
+    """What `ArmSummary` tells of one arm, each with its bootstrap interval."""
+    success = [float(t.success) for t in episodes]
+    actions = [float(t.n_actions) for t in episodes]
     columns = {
-        "success": [float(t.success) for t in episodes],
+        "success": success,
         "reward": [t.reward for t in episodes],
-        "actions": [float(t.n_actions) for t in episodes],
-        "actions_per_success": [float(t.n_actions) for t in episodes if t.success],
+        "actions": actions,
+        "actions_when_won": [float(t.n_actions) for t in episodes if t.success],
     }
-    return {name: bootstrap_interval(values, seed) for name, values in columns.items()}
+    estimates = {name: bootstrap_interval(values, seed) for name, values in columns.items()}
+    return estimates | {"actions_per_success": ratio_interval(actions, success, seed)}
 
 
 def select_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> list[Task]:

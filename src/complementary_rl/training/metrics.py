@@ -49,15 +49,16 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, f
         members = [t for t in trajectories if t.condition is condition]
         if not members:
             continue
-        wins = [t.n_actions for t in members if t.success]
+        actions = [t.n_actions for t in members]
+        wins = sum(t.success for t in members)
         result[condition.value] = {
             "success": float(np.mean([t.success for t in members])),
             "reward": float(np.mean([t.reward for t in members])),
-            "actions": float(np.mean([t.n_actions for t in members])),
+            "actions": float(np.mean(actions)),
             "n": float(len(members)),
         }
         if wins:
-            result[condition.value]["actions_per_success"] = float(np.mean(wins))
+            result[condition.value]["actions_per_success"] = sum(actions) / wins
     return result
 
 

@@ -16,6 +16,7 @@ from complementary_rl.training.metrics import readable_episode, rollout_metrics,
 from complementary_rl.training.session import Session
 
 EXTRACTOR_POLL_SECONDS = 0.05
+EXTRACTOR_LOOP = "extractor loop"
 SHUTDOWN_SECONDS = 60.0
 
 OnRecord = Callable[[dict[str, Any]], None]
@@ -28,6 +29,7 @@ class Schedule:
         self.session = session
         self.on_record = on_record
         self.times: dict[str, float] = {}
+        self._ending = False
 
     async def run(self) -> None:
         """Train to the end. The last checkpoint is written by the caller, after evaluation."""
@@ -39,6 +41,9 @@ class Schedule:
                     if task.done():
                         task.result()
                 await self._step()
+            # An update that is cancelled half-way would be trained but not counted: at a regular end it is waited for.
+            self._ending = True
+            await _ended(background, EXTRACTOR_LOOP, SHUTDOWN_SECONDS)
         finally:
             for task in background:
                 task.cancel()
@@ -141,11 +146,11 @@ class Schedule:
             return []
         tasks = [session.manager.start()] if session.flags.distil else []
         if session.flags.train_extractor:
-            tasks.append(asyncio.create_task(self._extractor_forever(), name="extractor loop"))
+            tasks.append(asyncio.create_task(self._extractor_forever(), name=EXTRACTOR_LOOP))
         return tasks
 
     async def _extractor_forever(self) -> None:
-        while True:
+        while not self._ending:
             if not await self._train_extractor():
                 await asyncio.sleep(EXTRACTOR_POLL_SECONDS)
 
@@ -199,6 +204,12 @@ class Schedule:
     def _emit(self, record: dict[str, Any]) -> None:
         self.session.metrics.append(record)
         self.on_record(record)
+
+
+async def _ended(tasks: list["asyncio.Task[None]"], name: str, within: float) -> None:
+    waited = [task for task in tasks if task.get_name() == name]
+    if waited:
+        await asyncio.wait(waited, timeout=within)
 
 
 def _due(interval: int, step: int) -> bool:

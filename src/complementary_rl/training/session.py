@@ -26,7 +26,7 @@ from complementary_rl.experience.manager import ExperienceManager
 from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.training import run_lock
-from complementary_rl.training.checkpoint import checkpoints, read_state, write_checkpoint
+from complementary_rl.training.checkpoint import checkpoints, read_state, recover_replaced, write_checkpoint
 from complementary_rl.training.evaluation import check_evaluation
 from complementary_rl.training.given_bank import start_from
 from complementary_rl.training.methods import METHODS, MethodFlags
@@ -125,6 +125,7 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
         torch.set_num_threads(config.run.threads)
     lock = _claim_directory(directory, resume=resume)
     try:
+        recover_replaced(directory / "checkpoints")
         found = checkpoints(directory / "checkpoints")
         state = read_state(found[-1]) if found else None
         try:
@@ -282,6 +283,9 @@ def _add_experience(session: Session) -> None:
 
 def _begin(session: Session) -> None:
     session.metrics.truncate(0)
+    for finding in session.runner.codec.check_prefix_stability():
+        message = f"the actor's chat template rewrites history: {finding}; here earlier turns stay as they were sampled"
+        session.metrics.append({"kind": "event", "step": 0, "message": message})
     source = session.config.bank.source
     if source is not None:
         assert session.bank is not None
