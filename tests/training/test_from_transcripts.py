@@ -193,7 +193,7 @@ def test_rules_come_from_the_transcript_or_else_from_the_suite_whose_task_it_is(
 # --- killed and gone on with --------------------------------------------------------------------------------------------------------
 
 
-TRACES = 24
+TRACES = 10
 
 
 def import_walks(directory: Path) -> list[str]:
@@ -221,6 +221,7 @@ def test_ctrl_c_keeps_what_was_distilled(engine: ScriptedEngine, tmp_path: Path)
     assert bank_tables(tmp_path / "bank" / "bank.sqlite") == bank_tables(tmp_path / "whole" / "bank.sqlite")
 
 
+@pytest.mark.timeout(300)  # another process loads the models, on a machine that may be busy
 def test_a_killed_import_goes_on_to_the_same_bank(tmp_path: Path) -> None:
     command, path = import_walks(tmp_path / "bank"), tmp_path / "bank" / "bank.sqlite"
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -228,7 +229,7 @@ def test_a_killed_import_goes_on_to_the_same_bank(tmp_path: Path) -> None:
         [sys.executable, "-m", "complementary_rl.cli.main", *command], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("distilled 1/24")
+        assert process.stdout.readline().startswith(f"distilled 1/{TRACES}")
         process.kill()
     with open_bank(path, run_id=None, read_only=True) as bank:
         done = len(bank.recorded(f"d/walk-{i}" for i in range(TRACES)))
