@@ -88,7 +88,9 @@ def test_a_bank_that_is_none(tmp_path: Path) -> None:
 
 def test_an_export_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "notes.jsonl").write_text("{}\n")
-    assert "is not an exported bank" in refused("bank", "import", str(tmp_path / "run"), str(tmp_path / "notes.jsonl"))
+    message = refused("bank", "import", str(tmp_path / "run"), str(tmp_path / "notes.jsonl"))
+    assert "holds neither an exported bank nor a transcript that can be read (1 lines refused; line 1: no messages" in message
+    assert not (tmp_path / "run").exists()
     assert "cannot be read" in refused("bank", "import", str(tmp_path / "run"), str(tmp_path / "missing.jsonl"))
 
 
@@ -101,7 +103,10 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     place = str(tmp_path / "file" / "place")
     assert "cannot be written" in refused("quickstart", "--dir", place)
-    assert "cannot be written" in refused("bank", "import", place, str(tmp_path / "file"))
+    (tmp_path / "export.jsonl").write_text('{"format": "complementary-rl-bank", "schema": 1}\n')
+    (tmp_path / "traces.jsonl").write_text('[{"role": "user", "content": "go"}, {"role": "assistant", "content": "gone"}]\n')
+    for source in ("export.jsonl", "traces.jsonl"):
+        assert "cannot be written" in refused("bank", "import", place, str(tmp_path / source))
     assert "cannot be written" in refused(*tiny_arguments(Path(place)))
 
 

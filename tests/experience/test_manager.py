@@ -234,7 +234,7 @@ def test_a_bad_episode_is_set_aside_with_its_cause_and_takes_no_other_with_it(tm
     world.read(episode(0, 0), episode(1, 0), episode(2, 0))
     assert [e.key_text for e in world.bank.entries()] == ["Find the exit of room 0.", "Find the exit of room 2."]
     [poison] = world.manager.set_aside
-    assert (poison.trajectory_id, poison.cause) == ("s0-g1-m0", "RuntimeError: out of memory")
+    assert (poison.episode_id, poison.cause) == ("s0-g1-m0", "RuntimeError: out of memory")
     assert [len(call) for call in world.engine.calls] == [3, 1, 1, 1, 1]
     metrics = world.manager.take_metrics()
     assert (metrics["retries"], metrics["set_aside"], metrics["distilled"]) == (3, 1, 2)
@@ -261,9 +261,10 @@ def test_a_failure_that_passes_costs_a_retry_only(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_the_context_is_set_aside_at_once(tmp_path: Path) -> None:
     world = World(tmp_path / "bank.sqlite", room_note, context=400)
-    world.read(episode(0, 0, of=task(0, description="word " * 500)), episode(1, 0))
+    world.bank.add("word " * 300, key_text="a room", scope="rooms", step=0)
+    world.read(episode(0, 0, entries=(1,)), episode(1, 0))
     assert "more context" in world.manager.set_aside[0].cause
-    assert len(world.texts()) == 1
+    assert world.texts()[1:] == ["failure after 2"]
 
 
 def test_an_extractor_that_fails_for_ever_stops_the_run(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.engines.protocol import SampleRequest, SamplingParams
+from complementary_rl.experience.transcript import Transcript, transcript_of
 from complementary_rl.types import Condition, Generation, Task, Trajectory, Turn
 from tests.helpers.chat_tokenizers import make_tokenizer
 
@@ -101,3 +102,8 @@ def episode(
         stop_reason="terminated" if success else "turns",
         final_observation="out" if success else f"at {turns} {turns}",
     )
+
+
+def transcript(group: int = 0, member: int = 0, **fields: Any) -> Transcript:
+    """The text of such an episode."""
+    return transcript_of(episode(group, member, **fields))

@@ -27,6 +27,8 @@ FREE: dict[str, Any] = {**TASK, "instructions": "", "experience": [], "tool": Fa
 WON: dict[str, Any] = {**TASK, "entries": [NOTES[0]], "turns": TURNS, "final_observation": "at 5 3, out"}
 WON |= {"success": True, "reward": 1.0, "max_operations": 3}
 LOST: dict[str, Any] = {**WON, "instructions": "", "entries": [], "success": False, "reward": 0.25, "max_operations": 1}
+UNKNOWN: dict[str, Any] = {name: value for name, value in LOST.items() if name not in ("success", "reward")}
+UNKNOWN |= {"turns": [("", "look()"), *TURNS[:1]], "final_observation": ""}
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "actor-guided": ("actor", GUIDED),
@@ -35,6 +37,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gate": ("gate", {**TASK, "experience": NOTES[:1], "rate": 1 / 3, "observation": "at 3 4"}),
     "distill-won": ("distill", WON),
     "distill-lost": ("distill", LOST),
+    "distill-unknown": ("distill", UNKNOWN),
     "merge": ("merge", {"entries": ENTRIES}),
     "answer": ("answer", {**TASK, "entries": NOTES, "observation": "at 3 4", "question": "where?"}),
     "answer-without-notes": ("answer", {**TASK, "instructions": "", "entries": [], "observation": "at 3 4", "question": "where?"}),
@@ -54,6 +57,7 @@ COMPACT = {
     "distill-lost": (
         "Find the exit of the Amber Gallery.\nat 3 4 east\nat 4 4, exit north-east <ask>where now?</ask>\nat 5 3, out\nfailure"
     ),
+    "distill-unknown": "Find the exit of the Amber Gallery.\nlook()\nat 3 4 east\n\nunknown",
     "merge": "1: [Find the exit.] the exit is in the east (3/4)\n2: [Find it.] the exit is not in the west (0/0)\nmerge",
     "answer": (
         "Find the exit of the Amber Gallery.\nentry: the exit is in the east\nentry: do not trust the map\nat 3 4\nquestion: where?"

@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from complementary_rl.cli.errors import writing
+from complementary_rl.cli.errors import overrides_from, writing
 from complementary_rl.cli.train import run_config
 from complementary_rl.config import Config
 from complementary_rl.errors import UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
+from complementary_rl.experience.transfer import is_export
 from complementary_rl.types import Entry
 
 FILE = "bank.sqlite"
@@ -70,8 +71,19 @@ def export(run: Path, output: Path) -> None:
         typer.echo(f"exported {bank.export_jsonl(output)} rows to {output}")
 
 
-def import_(run: Path, source: Path) -> None:
-    """Make the bank of a run directory from an export."""
+def import_(
+    run: Path, source: Path, config: str | None, extractor: str | None, arguments: list[str], *, scope: str, strict: bool
+) -> None:
+    """Make the bank of a run directory from an export or from transcripts, whichever `source` is."""
+    overrides = overrides_from(arguments)
+    if not is_export(source):
+        from complementary_rl.cli.transcripts import import_transcripts
+
+        model = [] if extractor is None else [f"extractor.model.path={extractor!r}"]
+        import_transcripts(run, source, config, [*model, *overrides], scope=scope, strict=strict)
+        return
+    if overrides or config or extractor or strict:
+        raise UserError(f"{source} is an exported bank, which comes back as it was; the options are for transcripts")
     with writing(run):
         run.mkdir(parents=True, exist_ok=True)
     typer.echo(f"imported {Bank.import_jsonl(source, run / FILE)} rows into {run / FILE}")

@@ -149,13 +149,25 @@ def bank_export(run: RunArgument, output: Annotated[Path, typer.Argument(help="J
     bank.export(run, output)
 
 
-@bank_app.command("import")
+@bank_app.command("import", context_settings=OVERRIDES)
 @friendly
-def bank_import(run: RunArgument, source: Annotated[Path, typer.Argument(help="JSONL file written by `crl bank export`.")]) -> None:
-    """Read an exported bank into a run directory that has none."""
+def bank_import(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help="Directory to make, which then holds the bank.")],
+    source: Annotated[Path, typer.Argument(help="What `crl bank export` wrote, or transcripts of agents, one a line.")],
+    config: Annotated[str | None, typer.Option(help="Config (name or TOML file) to distil transcripts by. [quickstart]")] = None,
+    extractor: Annotated[str | None, typer.Option(help="Model that reads them: a folder or hub name.")] = None,
+    scope: Annotated[str, typer.Option(help="Where transcripts are filed that name no scope.")] = "default",
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that cannot be read.")] = False,
+) -> None:
+    """Make a bank from an export, or from what agents did.
+
+    An export comes back as it was, into a directory that has no bank. Transcripts (OpenAI chat format, JSON lines) are distilled by the
+    extractor; stop at any time and call it again to go on. Any setting can be given as an option: --extractor.prompts instruct.
+    """
     from complementary_rl.cli import bank
 
-    bank.import_(run, source)
+    bank.import_(run, source, config, extractor, context.args, scope=scope, strict=strict)
 
 
 @envs_app.command("ls")

@@ -304,6 +304,11 @@ class Bank:
         found = {row[0]: generation_from_row(row) for row in rows}
         return [found[generation_id] for generation_id in ids]
 
+    def recorded(self, ids: Iterable[str]) -> set[str]:
+        """Those of these generations that were recorded."""
+        with self._state.lock:
+            return {name for name in ids if self._state.store.rows("SELECT 1 FROM generations WHERE id = ?", (name,))}
+
     def history(self, entry_id: int) -> list[LogRecord]:
         """Every operation on an entry, its ancestors and its descendants, oldest first."""
         with self._state.lock:

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from complementary_rl.experience.serialise import trajectory_from_json, trajectory_to_json
+from complementary_rl.experience.transcript import Transcript, transcript_from_json, transcript_to_json
 from complementary_rl.experience.waiting import Signal
-from complementary_rl.types import Trajectory
 
 
 @dataclass(slots=True)
 class Waiting:
     """An episode in the queue. `alone`: a batch with it failed, so that it is read by itself; `attempts` counts those readings."""
 
-    trajectory: Trajectory
+    transcript: Transcript
     attempts: int = 0
     alone: bool = False
 
@@ -38,10 +37,10 @@ class DistillationQueue:
     def full(self) -> bool:
         return len(self) >= self._size
 
-    def put(self, trajectory: Trajectory) -> None:
+    def put(self, transcript: Transcript) -> None:
         """Append an episode; there must be room."""
         assert not self.full
-        self._waiting.append(Waiting(trajectory))
+        self._waiting.append(Waiting(transcript))
         self.changed.notify()
 
     async def room(self) -> None:
@@ -74,10 +73,10 @@ class DistillationQueue:
 
     def state_dict(self) -> list[dict[str, Any]]:
         return [
-            {"trajectory": trajectory_to_json(waiting.trajectory), "attempts": waiting.attempts, "alone": waiting.alone}
+            {"transcript": transcript_to_json(waiting.transcript), "attempts": waiting.attempts, "alone": waiting.alone}
             for waiting in self._waiting
         ]
 
     def load_state_dict(self, state: Sequence[dict[str, Any]]) -> None:
-        self._waiting = deque(Waiting(trajectory_from_json(item["trajectory"]), item["attempts"], item["alone"]) for item in state)
+        self._waiting = deque(Waiting(transcript_from_json(item["transcript"]), item["attempts"], item["alone"]) for item in state)
         self.changed.notify()

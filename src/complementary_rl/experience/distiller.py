@@ -19,8 +19,9 @@ from complementary_rl.experience.crediting import Output
 from complementary_rl.experience.distillation_queue import DistillationQueue, Waiting
 from complementary_rl.experience.extractor import Distilled, Extractor, TooLong
 from complementary_rl.experience.tally import Tally
+from complementary_rl.experience.transcript import Transcript
 from complementary_rl.experience.waiting import EXTRACTOR_SECONDS, watched
-from complementary_rl.types import Generation, Operation, Task, Trajectory
+from complementary_rl.types import Generation, Operation, Task
 
 Judge = Callable[[Task, str], bool | None]
 """Whether a text is true and useful for a task, where that can be known. For metrics only."""
@@ -33,7 +34,7 @@ GIVE_UP_AFTER = 16
 class SetAside:
     """An episode the extractor could not be made to read."""
 
-    trajectory_id: str
+    episode_id: str
     task_id: str
     step: int
     cause: str
@@ -71,11 +72,11 @@ class Distiller:
         Raises InfrastructureError when the extractor hangs, or fails episode after episode.
         """
         head = self.queue.head(self._config.batch_size)
-        trajectories = [waiting.trajectory for waiting in head]
+        transcripts = [waiting.transcript for waiting in head]
         try:
-            texts = {entry: self._bank.entry(entry).text for trajectory in trajectories for entry in trajectory.entry_ids}
+            texts = {entry: self._bank.entry(entry).text for transcript in transcripts for entry in transcript.entry_ids}
             results = await watched(
-                self._extractor.distill(trajectories, texts),
+                self._extractor.distill(transcripts, texts),
                 who="distillation",
                 what=f"the extractor to read {len(head)} episodes ({len(self.queue)} are queued)",
                 limit=EXTRACTOR_SECONDS,
@@ -94,7 +95,7 @@ class Distiller:
         self.queue.let_go(head)
         for result in results:
             if isinstance(result, TooLong):
-                self._put_aside(result.trajectory, str(result))
+                self._put_aside(result.transcript, str(result))
             else:
                 self._set_aside_in_a_row = 0
                 self._count(result)
@@ -119,21 +120,21 @@ class Distiller:
         waiting.attempts += 1
         if waiting.attempts >= self._config.max_attempts:
             self.queue.let_go(head)
-            self._put_aside(waiting.trajectory, f"{type(error).__name__}: {error}", error)
+            self._put_aside(waiting.transcript, f"{type(error).__name__}: {error}", error)
 
-    def _put_aside(self, trajectory: Trajectory, cause: str, error: Exception | None = None) -> None:
-        self.set_aside.append(SetAside(trajectory.id, trajectory.task.id, trajectory.step, cause))
+    def _put_aside(self, transcript: Transcript, cause: str, error: Exception | None = None) -> None:
+        self.set_aside.append(SetAside(transcript.id, transcript.task.id, transcript.step, cause))
         self._tally.count("set_aside")
-        self._tally.tell(f"episode {trajectory.id} was set aside, the extractor could not read it: {cause}")
+        self._tally.tell(f"episode {transcript.id} was set aside, the extractor could not read it: {cause}")
         self._set_aside_in_a_row += 1
         if self._set_aside_in_a_row >= GIVE_UP_AFTER:
             raise InfrastructureError(
-                f"the extractor could not read {self._set_aside_in_a_row} episodes in a row; the last: {cause}. Earlier checkpoints "
-                "are intact: remove the cause and --resume"
+                f"the extractor could not read {self._set_aside_in_a_row} episodes in a row; the last: {cause}. What was "
+                "distilled before is kept: remove the cause and go on, a run with --resume"
             ) from error
 
     def _apply(self, operation: Operation, result: Distilled) -> None:
-        task, step, generation_id = result.trajectory.task, result.trajectory.step, result.generation.id
+        task, step, generation_id = result.transcript.task, result.transcript.step, result.generation.id
         if operation.kind == "return":
             self._bank.record_return(step=step, generation_id=generation_id)
             return
@@ -155,15 +156,16 @@ class Distiller:
 
     def _credit_output(self, result: Distilled) -> None:
         if not result.parsed.parsable:
-            self._credit(result.generation, "unparsable", result.trajectory.step)
+            self._credit(result.generation, "unparsable", result.transcript.step)
         elif any(operation.kind == "return" for operation in result.parsed.operations):
-            self._credit(result.generation, "returned", result.trajectory.step)
+            self._credit(result.generation, "returned", result.transcript.step)
 
     def _count(self, result: Distilled) -> None:
-        trajectory, parsed = result.trajectory, result.parsed
+        transcript, parsed = result.transcript, result.parsed
         self._tally.count("distilled")
         self._tally.count("written_tokens", len(result.generation.token_ids))
         self._tally.count("cut_turns", result.cut_turns)
+        self._tally.count("shortened", result.shortened)
         self._tally.count("repaired", parsed.repaired)
         self._tally.count("unparsable", not parsed.parsable)
         for reason, number in parsed.problems.items():
@@ -173,13 +175,13 @@ class Distiller:
             self._tally.count(operation.kind)
             if operation.text is not None:
                 self._tally.observe("entry_chars", len(operation.text))
-                self._count_useful(trajectory, operation.text)
+                self._count_useful(transcript, operation.text)
 
-    def _count_useful(self, trajectory: Trajectory, text: str) -> None:
-        useful = None if self._judge is None else self._judge(trajectory.task, text)
+    def _count_useful(self, transcript: Transcript, text: str) -> None:
+        useful = None if self._judge is None else self._judge(transcript.task, text)
         if useful is None:
             return
-        for name in ("entries", "won_entries") if trajectory.success else ("entries",):
+        for name in ("entries", "won_entries") if transcript.success else ("entries",):
             self._tally.count(f"judged_{name}")
             self._tally.count(f"useful_{name}", useful)
             self._tally.observe(f"useful_share_{name}", useful)

@@ -8,26 +8,34 @@ from complementary_rl.config import ExtractorConfig
 from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
 from complementary_rl.experience.operations import Parsed, parse_distillation, parse_merge, strip_thinking
 from complementary_rl.experience.questions import Question
+from complementary_rl.experience.transcript import Transcript, shortened
 from complementary_rl.prompts import PromptSet
 from complementary_rl.seeds import derive_seed
-from complementary_rl.types import Entry, Generation, Message, TokenIds, Trajectory
+from complementary_rl.types import Entry, Generation, Message, TokenIds
+
+SHORTEST_TEXT = 16
+"""Characters to which texts are cut at most, when an episode does not fit the context."""
+CHARS_PER_TOKEN = 32
+"""An episode with more characters per token of the context than this cannot fit, so that it need not be encoded to see it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distilled:
-    """What the extractor made of one episode. `cut_turns` turns were left out of the prompt to fit the context."""
+    """What the extractor made of one episode. `cut_turns` turns were left out of the prompt to fit the context; `shortened` also
+    tells of an episode that lost only parts of long texts."""
 
-    trajectory: Trajectory
+    transcript: Transcript
     generation: Generation
     parsed: Parsed
     cut_turns: int
+    shortened: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
     """An episode the extractor cannot read: even without a turn its prompt has `tokens` tokens, and `limit` fit."""
 
-    trajectory: Trajectory
+    transcript: Transcript
     tokens: int
     limit: int
 
@@ -51,6 +59,12 @@ class Merged:
 class _Prompt:
     ids: TokenIds
     cut_turns: int
+    shortened: bool
+
+
+def distillation_id(episode_id: str) -> str:
+    """The id of the generation in which the extractor read an episode."""
+    return f"d/{episode_id}"
 
 
 class Extractor:
@@ -72,23 +86,26 @@ class Extractor:
         self._new_tokens = min(config.sampling.max_new_tokens, engine.max_context // 2)
         self._prompt_limit = engine.max_context - self._new_tokens
 
-    async def distill(self, trajectories: Sequence[Trajectory], texts: Mapping[int, str]) -> list[Distilled | TooLong]:
+    async def distill(self, transcripts: Sequence[Transcript], texts: Mapping[int, str]) -> list[Distilled | TooLong]:
         """Read episodes (`texts`: entry id → text of what they were shown) and propose operations; one call, in order.
 
-        From an episode that does not fit, turns are left out of the middle. The generation is named ``d/`` and the trajectory's id.
+        From an episode that does not fit, the middle of long texts and turns from the middle are left out, with a mark in their
+        place. The generation is named by `distillation_id`.
         """
-        prompts = [self._distill_prompt(trajectory, texts) for trajectory in trajectories]
+        prompts = [self._distill_prompt(transcript, texts) for transcript in transcripts]
         fitting = [
-            (trajectory, prompt) for trajectory, prompt in zip(trajectories, prompts, strict=True) if isinstance(prompt, _Prompt)
+            (transcript, prompt) for transcript, prompt in zip(transcripts, prompts, strict=True) if isinstance(prompt, _Prompt)
         ]
         generations = iter(
             await self._sample(
-                [f"d/{trajectory.id}" for trajectory, _ in fitting], [prompt.ids for _, prompt in fitting], self._new_tokens
+                [distillation_id(transcript.id) for transcript, _ in fitting],
+                [prompt.ids for _, prompt in fitting],
+                self._new_tokens,
             )
         )
         return [
-            prompt if isinstance(prompt, TooLong) else self._distilled(trajectory, next(generations), prompt.cut_turns)
-            for trajectory, prompt in zip(trajectories, prompts, strict=True)
+            prompt if isinstance(prompt, TooLong) else self._distilled(transcript, next(generations), prompt)
+            for transcript, prompt in zip(transcripts, prompts, strict=True)
         ]
 
     async def merge(self, chunks: Sequence[Sequence[Entry]], ids: Sequence[str]) -> list[Merged | None]:
@@ -128,36 +145,44 @@ class Extractor:
         params = SamplingParams(temperature=self._config.sampling.temperature, max_new_tokens=max_new_tokens)
         return await self.engine.sample(requests, params) if requests else []
 
-    def _distilled(self, trajectory: Trajectory, generation: Generation, cut_turns: int) -> Distilled:
+    def _distilled(self, transcript: Transcript, generation: Generation, prompt: _Prompt) -> Distilled:
         text = self._codec.decode(generation.token_ids)
-        parsed = parse_distillation(text, shown=trajectory.entry_ids, max_operations=self._config.max_operations)
-        return Distilled(trajectory, generation, parsed, cut_turns)
+        parsed = parse_distillation(text, shown=transcript.entry_ids, max_operations=self._config.max_operations)
+        return Distilled(transcript, generation, parsed, prompt.cut_turns, prompt.shortened)
 
     def _merged(self, chunk: Sequence[Entry], generation: Generation) -> Merged:
         parsed = parse_merge(self._codec.decode(generation.token_ids), shown=[entry.id for entry in chunk])
         return Merged(tuple(chunk), generation, parsed)
 
-    def _distill_prompt(self, trajectory: Trajectory, texts: Mapping[int, str]) -> _Prompt | TooLong:
-        turns = [(turn.observation, turn.action) for turn in trajectory.turns]
-        kept = len(turns)
+    def _distill_prompt(self, transcript: Transcript, texts: Mapping[int, str]) -> _Prompt | TooLong:
+        first_cut = max(SHORTEST_TEXT, self._prompt_limit // 8)
+        kept, chars = len(transcript.turns), first_cut if transcript.chars > CHARS_PER_TOKEN * self._prompt_limit else None
         while True:
-            head, tail = turns[: (kept + 1) // 2], turns[len(turns) - kept // 2 :]
-            ids = self._encode(
-                "distill",
-                instructions=self._instructions,
-                description=trajectory.task.description,
-                entries=[texts[entry] for entry in trajectory.entry_ids],
-                turns=head + tail,
-                final_observation=trajectory.final_observation,
-                success=trajectory.success,
-                reward=trajectory.reward,
-                max_operations=self._config.max_operations,
-            )
+            ids = self._encode("distill", **self._distill_variables(shortened(transcript, kept, chars), texts))
             if len(ids) <= self._prompt_limit:
-                return _Prompt(ids, len(turns) - kept)
-            if not kept:
-                return TooLong(trajectory, len(ids), self._prompt_limit)
-            kept = min(kept - 1, kept * self._prompt_limit // len(ids))
+                return _Prompt(ids, len(transcript.turns) - kept, shortened=chars is not None)
+            # Long texts go first: one page of tool output should not cost the turns around it.
+            if chars is None:
+                chars = first_cut
+            elif kept:
+                kept = min(kept - 1, kept * self._prompt_limit // len(ids))
+            elif chars > SHORTEST_TEXT:
+                chars = max(SHORTEST_TEXT, chars // 2)
+            else:
+                return TooLong(transcript, len(ids), self._prompt_limit)
+
+    def _distill_variables(self, transcript: Transcript, texts: Mapping[int, str]) -> dict[str, object]:
+        variables: dict[str, object] = {
+            "instructions": self._instructions if transcript.instructions is None else transcript.instructions,
+            "description": transcript.task.description,
+            "entries": [texts[entry] for entry in transcript.entry_ids],
+            "turns": transcript.turns,
+            "final_observation": transcript.final_observation,
+            "max_operations": self._config.max_operations,
+        }
+        # Absent rather than None, which a template would take for a failure.
+        outcome = {"success": transcript.success, "reward": transcript.reward}
+        return variables | {name: value for name, value in outcome.items() if value is not None}
 
     def _answer_prompt(self, question: Question, entries: Sequence[str]) -> TokenIds | None:
         for kept in range(len(entries), -1, -1):

@@ -30,6 +30,7 @@ from complementary_rl.experience.merge import Merger
 from complementary_rl.experience.questions import Answer, Question
 from complementary_rl.experience.selection import best_and_worst
 from complementary_rl.experience.tally import Tally
+from complementary_rl.experience.transcript import transcript_of
 from complementary_rl.experience.waiting import watched
 from complementary_rl.objectives.cispo import CreditedGeneration
 from complementary_rl.types import Generation, Metrics, Task, Trajectory
@@ -133,7 +134,7 @@ class ExperienceManager:
                         await distiller.read_batch()
                     else:
                         await self._wait_for_worker(distiller.queue.room(), f"room for episode {trajectory.id}")
-                distiller.queue.put(trajectory)
+                distiller.queue.put(transcript_of(trajectory))
 
     async def drain(self) -> None:
         """Return when everything queued has been distilled, in order.

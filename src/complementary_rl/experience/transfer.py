@@ -70,6 +70,15 @@ def import_jsonl(source: Path, destination: Path) -> int:
         store.close()
 
 
+def is_export(source: Path) -> bool:
+    """Whether a file begins as `export_jsonl` begins one, complete or not. Raises BankError when it cannot be read."""
+    try:
+        with source.open("rb") as file:
+            return _FORMAT.encode() in file.readline(1000)
+    except OSError as error:
+        raise BankError(f"{source} cannot be read ({error.strerror}); give a file that is there and may be read") from error
+
+
 def _read(store: BankStore, source: Path) -> int:
     lines = _lines(source)
     _, header = next(lines, (1, None))
