@@ -199,6 +199,9 @@ class BankConfig(Section):
     """Who leaves when it is full: the oldest, the least recently retrieved, or the worst by posterior mean."""
     embedder: str = "hashing"
     """`hashing` (built in, no download) or a sentence-transformers model by name or path."""
+    protect_proven: bool = False
+    """An update does not retire a target whose posterior mean of success (see `retrieval.prior_success`) is above an untried entry's:
+    both stay, and compete. False replaces it, as in the paper."""
     min_chars: int = Field(4, ge=1)
     """Shorter entries are refused and counted."""
     max_chars: int = Field(2000, ge=1)

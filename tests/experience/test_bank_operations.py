@@ -164,6 +164,21 @@ def test_an_update_to_another_entrys_text_retires_the_target_and_votes_for_the_o
     assert bank.is_live(other)
 
 
+def test_an_update_stands_beside_a_target_that_has_proven_itself(tmp_path):
+    with open_bank(tmp_path / "bank.sqlite", protect_proven=True) as bank:
+        proven, failed, untried = (add(bank, text, key=KEYS[0]) for text in ("proven", "failed", "untried"))
+        bank.record_outcomes(1, [(proven, True, "a"), (proven, False, "b"), (failed, False, "c")])
+        made = [
+            bank.update(target, f"instead of {target}", key_text=KEYS[0], scope="s", step=2).entry_id
+            for target in (proven, failed, untried)
+        ]
+        assert [bank.is_live(entry) for entry in (proven, failed, untried)] == [True, False, False]
+        assert bank.entry(made[0]).parents == (proven,)
+        again = bank.update(proven, "PROVEN", key_text=KEYS[0], scope="s", step=3)
+        assert (again.outcome, again.entry_id) == ("duplicate", proven)
+        assert bank.is_live(proven)
+
+
 def test_a_refused_update_leaves_its_target(bank):
     target = add(bank, "the exit is in the north")
     assert bank.update(target, "no", key_text=KEYS[0], scope="rooms", step=1).outcome == "refused"

@@ -133,13 +133,15 @@ class Bank:
     def update(self, target: int, text: str, *, key_text: str, scope: str, step: int, generation_id: str | None = None) -> Added:
         """Replace an entry: the new one takes the target's key and scope, has it as parent, and starts without statistics.
 
+        With `bank.protect_proven` a target that has proven itself stays beside it, and the two compete.
         If the target is gone already (counted as `gone`) the text is added under `key_text` and `scope`. If another entry of
         the target's key says the same, that one gets a vote and the target retires; if the target itself does, it gets the vote.
         """
         with self.transaction():
             if self.is_live(target):
                 old = self.entry(target)
-                return self._state.write(Draft("update", text, old.key_text, old.scope, generation_id, [target], [target]), step)
+                retire = [] if self._state.keeps_proven(old.stats) else [target]
+                return self._state.write(Draft("update", text, old.key_text, old.scope, generation_id, [target], retire), step)
             self._state.counters["gone"] += 1
             known = self._state.store.rows("SELECT id FROM entries WHERE id = ?", (target,))
             return self._state.write(Draft("update", text, key_text, scope, generation_id, [target] if known else []), step)

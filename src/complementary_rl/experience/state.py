@@ -142,6 +142,13 @@ class BankState:
         self._sign(entry_id, operation, draft.generation_id)
         return Added(entry_id, "added")
 
+    def keeps_proven(self, stats: EntryStats) -> bool:
+        """Whether an update leaves an entry of these statistics live: with `bank.protect_proven`, when the mean of its posterior is
+        above that of an untried text."""
+        wins, losses = self._prior
+        tried = wins + losses + stats.successes + stats.failures
+        return self._config.protect_proven and (wins + stats.successes) / tried > wins / (wins + losses)
+
     def refuse(self, kind: str, reason: str, step: int, generation_id: str | None) -> Added:
         """Log that a text was not taken."""
         self.log("refuse", self.tick(step), (), asked=kind, reason=reason, generation=generation_id)
