@@ -19,7 +19,7 @@ from complementary_rl.seeds import rng
 from complementary_rl.types import EntryStats
 
 CAPACITY = 5
-TEXTS = st.integers(0, 5).map("note {}".format)
+TEXTS = st.integers(0, 3).map("note {}".format)
 CHOICE = st.integers(0, 10**6)
 
 
@@ -234,7 +234,7 @@ def test_long_lives(life):
     machine, random = Lives(), rng("bank", "life", life)
 
     def text() -> str:
-        return f"note {random.integers(6)}"
+        return f"note {random.integers(4)}"
 
     def choice() -> int:
         return int(random.integers(10**6))
