@@ -123,3 +123,20 @@ def test_checkpoints_and_exports_beside_writers_are_of_one_moment(tmp_path):
         with open_bank(path) as copied:
             assert len(copied) % 2 == 0
             assert copied.rebuild(0) == copied.entries()
+
+
+def test_an_export_of_a_bank_that_is_being_written_is_of_one_moment(tmp_path, monkeypatch):
+    with open_bank(tmp_path / "b") as writer, open_bank(tmp_path / "b", read_only=True) as reader:
+        add(writer, "before")
+        stream = reader._state.store.stream
+
+        def disturbed(sql: str):
+            yield from stream(sql)
+            add(writer, f"while {sql} was read")
+
+        monkeypatch.setattr(reader._state.store, "stream", disturbed)
+        reader.export_jsonl(tmp_path / "export.jsonl")
+        assert len(writer) > 10
+    Bank.import_from(tmp_path / "export.jsonl", tmp_path / "copy")
+    with open_bank(tmp_path / "copy") as copied:
+        assert [entry.text for entry in copied.rebuild(0)] == [entry.text for entry in copied.entries()] == ["before"]
