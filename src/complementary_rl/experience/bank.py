@@ -64,8 +64,9 @@ class Bank:
         run's that opens it first. `retrieval` is where eviction by value takes its prior from. Read-only, retrieval keeps to the
         entries and counters of the moment of opening, whoever writes meanwhile, and moves none.
 
-        Raises BankError (the message names the remedy) when the file is damaged, no bank, being written by another process, of a
-        newer schema, of another run, or filled by another embedder.
+        A bank of an older schema is migrated; read-only, a copy of it in memory. Raises BankError (the message names the remedy)
+        when the file is damaged, no bank, being written by another process, of a newer schema, of another run, or filled by another
+        embedder.
         """
         opened = store.BankStore(path, read_only=read_only)
         try:
