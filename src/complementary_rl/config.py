@@ -191,7 +191,7 @@ class BankConfig(Section):
     """The experience bank."""
 
     source: Path | None = None
-    """Bank to start from: the `bank.sqlite` of another run, or a file that `crl bank export` wrote. Its live entries and their outcomes
+    """Bank to start from: the `bank.sqlite` of another run, or what `crl bank export` wrote. Its live entries and their outcomes
     are copied once, when the run starts. Method `offline` needs it."""
     capacity: int = Field(20_000, ge=1)
     """Most live entries."""

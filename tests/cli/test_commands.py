@@ -73,8 +73,8 @@ def test_bank_search_finds_by_meaning_of_the_key(run: Path) -> None:
 
 def test_bank_history_tells_how_an_entry_came_to_be(run: Path, entry: tuple[str, str]) -> None:
     lines = crl("bank", "history", str(run), entry[0]).stdout.splitlines()
-    assert lines[0].split()[:3] == ["step", "0", "add"]
-    assert json.loads(lines[0].split(maxsplit=3)[3])["text"] == entry[1]
+    assert lines[0].split()[:5] == ["operation", "1", "step", "0", "add"]
+    assert json.loads(lines[0].split(maxsplit=5)[5])["text"] == entry[1]
 
 
 def test_a_bank_goes_out_and_comes_back_equal(run: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 COMMANDS = [
     [],
     *([name] for name in ("quickstart", "train", "eval", "report", "export", "configs", "bank", "envs")),
-    *(["bank", name] for name in ("ls", "show", "search", "history", "export", "import")),
+    *(["bank", name] for name in ("ls", "show", "search", "history", "log", "revert", "export", "import")),
     *(["envs", name] for name in ("ls", "check")),
 ]
 HEAVY = ("torch", "transformers", "nle", "minihack", "matplotlib", "sentence_transformers", "numpy")

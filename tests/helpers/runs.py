@@ -13,7 +13,6 @@ from complementary_rl.configs import find_config
 from complementary_rl.envs.protocol import Suite
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
-from complementary_rl.experience.schema import TABLES
 from complementary_rl.types import Split, Task
 
 TINY = (
@@ -59,7 +58,7 @@ def bank_tables(path: Path) -> dict[str, list[Any]]:
     """Every row of every table of a bank."""
     with Bank.open(path, Config().bank, make_embedder("hashing"), run_id=None, read_only=True) as bank:
         store = bank._state.store
-        return {table: store.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES}
+        return {table: store.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in store.tables()}
 
 
 def newest_checkpoint(directory: Path) -> Path:

@@ -41,11 +41,14 @@ def test_a_given_bank_is_copied_with_its_outcomes_and_without_its_past(given: Pa
     assert all(entry.generation_id is None and entry.scope == "parity/0" and entry.created_step == 0 for entry in entries)
 
 
-def test_an_export_is_as_good_as_a_bank(given: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_an_export_is_as_good_as_a_bank(given: Path, tmp_path: Path, form: str) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow", reason="needs the extra `parquet`")
     with open_bank(given, run_id=None, read_only=True) as source:
-        source.export_jsonl(tmp_path / "export.jsonl")
+        {"jsonl": source.export_jsonl, "parquet": source.export_parquet}[form](tmp_path / f"export.{form}")
     tables = []
-    for name in (given, tmp_path / "export.jsonl"):
+    for name in (given, tmp_path / f"export.{form}"):
         with open_bank(tmp_path / f"{name.stem}-copy.sqlite") as bank:
             start_from(name, bank, BankConfig())
         tables.append(bank_tables(tmp_path / f"{name.stem}-copy.sqlite")["entries"])

@@ -1,4 +1,4 @@
-"""`crl bank …`: look into a run's bank, move it."""
+"""`crl bank …`: look into a run's bank and its past, undo an operation, move it."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from complementary_rl.cli.errors import overrides_from, writing
 from complementary_rl.cli.train import run_config
 from complementary_rl.config import Config
 from complementary_rl.errors import UserError
-from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.bank import Bank, LogRecord
 from complementary_rl.experience.embedding import make_embedder
 from complementary_rl.experience.transfer import is_export
 from complementary_rl.types import Entry
@@ -20,12 +20,17 @@ from complementary_rl.types import Entry
 FILE = "bank.sqlite"
 
 
-def show_entries(run: Path, limit: int, *, retired: bool) -> None:
-    """A table of entries, most successes first, and the bank's counts."""
+def show_entries(run: Path, limit: int, *, retired: bool, at_step: int | None) -> None:
+    """A table of entries, most successes first, and the bank's counts; `at_step`: as they were at the end of that step."""
+    if retired and at_step is not None:
+        raise UserError("--at-step shows what was live then; leave --retired out")
     with _open(run) as bank:
-        entries = sorted(bank.entries(live_only=not retired), key=lambda e: (-e.stats.successes, e.stats.failures, e.id))
+        if at_step is not None and not 0 <= at_step <= bank.last_step:
+            raise UserError(f"--at-step {at_step}: the bank has steps 0 to {bank.last_step}")
+        entries = bank.entries(live_only=not retired) if at_step is None else bank.rebuild(at_step)
+        entries.sort(key=lambda e: (-e.stats.successes, e.stats.failures, e.id))
         _print_table([(entry, None) for entry in entries[:limit]])
-        counts = bank.counts()
+        counts = bank.counts() if at_step is None else {"size": len(entries), "at step": at_step}
     typer.echo("  ".join(f"{name} {value:g}" for name, value in counts.items()))
 
 
@@ -61,14 +66,37 @@ def show_history(run: Path, entry_id: int) -> None:
     """The operations on an entry and its relatives, oldest first."""
     with _open(run) as bank:
         bank.entry(entry_id)
-        for record in bank.history(entry_id):
-            typer.echo(f"step {record.step:>5}  {record.kind:<7} {json.dumps(record.payload, ensure_ascii=False)}")
+        _print_log(bank.history(entry_id))
 
 
-def export(run: Path, output: Path) -> None:
-    """Write the bank as JSONL."""
+def show_log(run: Path, limit: int) -> None:
+    """The newest operations, oldest first."""
     with _open(run) as bank:
-        typer.echo(f"exported {bank.export_jsonl(output)} rows to {output}")
+        _print_log(bank.log(limit))
+
+
+def revert(run: Path, operation_id: int) -> None:
+    """Undo an operation at the bank's newest step, and tell what became of which entry."""
+    with _open(run, read_only=False) as bank:
+        done = bank.revert(operation_id, step=bank.last_step)
+    typer.echo(f"reverted operation {operation_id} ({done.undone.kind}) by operation {done.operation_id}")
+    for what, ids in {"live again": done.revived, "retired": done.retired, "evicted to make room": done.evicted}.items():
+        if ids:
+            typer.echo(f"{what}: {', '.join(map(str, ids))}")
+    if (run / "checkpoints").exists():
+        typer.echo(
+            f"--resume takes the run back to its checkpoint; a new run with --bank.source {run / FILE} starts from this bank"
+        )
+
+
+def export(run: Path, output: Path, form: str | None) -> None:
+    """Write the bank as JSONL or Parquet; where `form` is None, as Parquet if `output` is called so."""
+    if form not in (None, "jsonl", "parquet"):
+        raise UserError(f"--format {form}: choose jsonl or parquet")
+    form = form or output.suffix.removeprefix(".")
+    with _open(run) as bank:
+        written = bank.export_parquet(output) if form == "parquet" else bank.export_jsonl(output)
+    typer.echo(f"exported {written} rows to {output}")
 
 
 def import_(
@@ -86,15 +114,23 @@ def import_(
         raise UserError(f"{source} is an exported bank, which comes back as it was; the options are for transcripts")
     with writing(run):
         run.mkdir(parents=True, exist_ok=True)
-    typer.echo(f"imported {Bank.import_jsonl(source, run / FILE)} rows into {run / FILE}")
+    typer.echo(f"imported {Bank.import_from(source, run / FILE)} rows into {run / FILE}")
 
 
-def _open(run: Path) -> Bank:
+def _open(run: Path, *, read_only: bool = True) -> Bank:
     path = run / FILE
     if not path.exists():
         raise UserError(f"{run} holds no {FILE}; give the directory of a run whose method keeps experience")
     config = run_config(run) if (run / "config.toml").exists() else Config()
-    return Bank.open(path, config.bank, make_embedder(config.bank.embedder), run_id=None, read_only=True)
+    embedder = make_embedder(config.bank.embedder)
+    return Bank.open(path, config.bank, embedder, run_id=None, read_only=read_only, retrieval=config.retrieval)
+
+
+def _print_log(records: list[LogRecord]) -> None:
+    for record in records:
+        fate = "" if record.reverted_by is None else f"(reverted by {record.reverted_by}) "
+        payload = json.dumps(record.payload, ensure_ascii=False)
+        typer.echo(f"operation {record.id:>6}  step {record.step:>5}  {record.kind:<7} {fate}{payload}")
 
 
 def _print_table(rows: list[tuple[Entry, float | None]]) -> None:

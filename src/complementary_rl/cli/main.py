@@ -15,7 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-bank_app = typer.Typer(help="Look into a run's experience bank, move it, restore it.", no_args_is_help=True)
+bank_app = typer.Typer(help="Look into a run's experience bank and its past, undo an operation, move it.", no_args_is_help=True)
 envs_app = typer.Typer(help="List suites and check environments, yours included.", no_args_is_help=True)
 app.add_typer(bank_app, name="bank")
 app.add_typer(envs_app, name="envs")
@@ -105,12 +105,13 @@ def configs() -> None:
 def bank_ls(
     run: RunArgument,
     limit: Annotated[int, typer.Option(help="Entries shown.")] = 20,
-    retired: Annotated[bool, typer.Option()] = False,
+    retired: Annotated[bool, typer.Option(help="Retired entries as well.")] = False,
+    at_step: Annotated[int | None, typer.Option(help="As it was at the end of that step, rebuilt from the log.")] = None,
 ) -> None:
     """List entries, those that earned most first."""
     from complementary_rl.cli import bank
 
-    bank.show_entries(run, limit, retired=retired)
+    bank.show_entries(run, limit, retired=retired, at_step=at_step)
 
 
 @bank_app.command("show")
@@ -134,19 +135,45 @@ def bank_search(run: RunArgument, query: str, limit: Annotated[int, typer.Option
 @bank_app.command("history")
 @friendly
 def bank_history(run: RunArgument, entry: Annotated[int, typer.Argument(help="Entry id.")]) -> None:
-    """Show the operations that led to an entry."""
+    """Show the operations on an entry, its ancestors and its descendants."""
     from complementary_rl.cli import bank
 
     bank.show_history(run, entry)
 
 
-@bank_app.command("export")
+@bank_app.command("log")
 @friendly
-def bank_export(run: RunArgument, output: Annotated[Path, typer.Argument(help="JSONL file to write.")]) -> None:
-    """Write the bank as JSONL, lossless."""
+def bank_log(run: RunArgument, limit: Annotated[int, typer.Option(min=1, help="Operations shown.")] = 20) -> None:
+    """Show the newest operations of the whole bank."""
     from complementary_rl.cli import bank
 
-    bank.export(run, output)
+    bank.show_log(run, limit)
+
+
+@bank_app.command("revert")
+@friendly
+def bank_revert(
+    run: RunArgument, operation: Annotated[int, typer.Argument(help="Operation id, from `crl bank log` or `history`.")]
+) -> None:
+    """Undo an operation: what it retired comes back, what it made retires. What was built on it has to be reverted first."""
+    from complementary_rl.cli import bank
+
+    bank.revert(run, operation)
+
+
+@bank_app.command("export")
+@friendly
+def bank_export(
+    run: RunArgument,
+    output: Annotated[Path, typer.Argument(help="JSONL file, or folder of Parquet files, to write.")],
+    form: Annotated[
+        str | None, typer.Option("--format", help="jsonl or parquet; else Parquet if OUTPUT is called *.parquet.")
+    ] = None,
+) -> None:
+    """Write the whole bank, lossless: as JSONL, or as Parquet, one file per table (needs the extra `parquet`)."""
+    from complementary_rl.cli import bank
+
+    bank.export(run, output, form)
 
 
 @bank_app.command("import", context_settings=OVERRIDES)

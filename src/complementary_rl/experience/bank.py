@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from complementary_rl.config import BankConfig, RetrievalConfig
 from complementary_rl.errors import BankError
-from complementary_rl.experience import replay, store, transfer
+from complementary_rl.experience import jsonl, parquet, replay, store, transfer
 from complementary_rl.experience.embedding import Embedder
 from complementary_rl.experience.records import (
     SELECT_ENTRIES,
@@ -26,10 +26,11 @@ from complementary_rl.experience.records import (
 )
 from complementary_rl.experience.retrieval import Query, Retrieved
 from complementary_rl.experience.retriever import Retriever
+from complementary_rl.experience.revert import Reverted, revert
 from complementary_rl.experience.state import WRITING_KINDS, Added, BankState, Draft
 from complementary_rl.types import Entry, Generation
 
-__all__ = ["Added", "Bank", "LogRecord", "Query", "Retrieved"]
+__all__ = ["Added", "Bank", "LogRecord", "Query", "Retrieved", "Reverted"]
 
 _DEFAULT_RETRIEVAL = RetrievalConfig.model_validate({})
 
@@ -63,8 +64,9 @@ class Bank:
         run's that opens it first. `retrieval` is where eviction by value takes its prior from. Read-only, retrieval keeps to the
         entries and counters of the moment of opening, whoever writes meanwhile, and moves none.
 
-        Raises BankError (the message names the remedy) when the file is damaged, no bank, being written by another process, of a
-        newer schema, of another run, or filled by another embedder.
+        A bank of an older schema is migrated; read-only, a copy of it in memory. Raises BankError (the message names the remedy)
+        when the file is damaged, no bank, being written by another process, of a newer schema, of another run, or filled by another
+        embedder.
         """
         opened = store.BankStore(path, read_only=read_only)
         try:
@@ -83,10 +85,11 @@ class Bank:
         store.restore(source, destination)
 
     @staticmethod
-    def import_jsonl(source: Path, destination: Path) -> int:
-        """Make a bank from what `export_jsonl` wrote, equal to it, except that it belongs to the run that opens it first. Returns
-        the number of rows. Raises BankError when there is a bank already or `source` is not a complete export."""
-        return transfer.import_jsonl(source, destination)
+    def import_from(source: Path, destination: Path) -> int:
+        """Make a bank from a JSONL file or a Parquet folder that a bank was exported to, equal to it, except that it belongs to the
+        run that opens it first. Returns the number of rows. Raises BankError when there is a bank already or `source` is not a
+        complete export, UserError where pyarrow is needed and missing."""
+        return transfer.import_bank(source, destination, parquet if source.is_dir() else jsonl)
 
     def close(self) -> None:
         """Close the file and let others write. Idempotent."""
@@ -180,6 +183,15 @@ class Bank:
                 self._state.retire(dropped, step)
                 self._state.log("drop", step, dropped, retired=dropped, generation=generation_id)
             return dropped
+
+    def revert(self, operation_id: int, *, step: int) -> Reverted:
+        """Undo an operation: the entries it retired come back with the statistics they have now, the entry it made retires.
+
+        Where that is more entries than before, a full bank first evicts by its policy. Raises BankError, which says why and what
+        to do, for an operation that is unknown, was reverted already, or was built on since.
+        """
+        with self.transaction():
+            return revert(self._state, operation_id, step)
 
     def record_return(self, *, step: int, generation_id: str | None = None) -> None:
         """Log that the extractor found nothing worth keeping."""
@@ -311,6 +323,17 @@ class Bank:
         with self._state.lock:
             return {name for name in ids if self._state.store.rows("SELECT 1 FROM generations WHERE id = ?", (name,))}
 
+    @property
+    def last_step(self) -> int:
+        """The newest step that anything was logged at."""
+        with self._state.lock:
+            return self._state.clock
+
+    def log(self, limit: int) -> list[LogRecord]:
+        """The newest `limit` operations, oldest first."""
+        with self._state.lock:
+            return replay.newest(self._state.store, limit)
+
     def history(self, entry_id: int) -> list[LogRecord]:
         """Every operation on an entry, its ancestors and its descendants, oldest first."""
         with self._state.lock:
@@ -318,12 +341,12 @@ class Bank:
 
     def rebuild(self, step: int) -> list[Entry]:
         """The live entries and their statistics as they were at the end of `step`, from the log; in order of id."""
-        with self._state.lock:
+        with self._state.lock, self._state.store.snapshot():
             return replay.rebuild(self._state.store, step)
 
     def counts(self) -> dict[str, float]:
         """`size`, `keys`; operations since the bank was made by kind (`add`, `update`, `merge`, `vote`, `drop`, `evict`, `return`,
-        `refuse`), texts `cut` off and updates whose target was `gone`; `duplicate_share` (votes among texts taken) and
+        `refuse`, `revert`), texts `cut` off and updates whose target was `gone`; `duplicate_share` (votes among texts taken) and
         `never_used_share` (live entries never retrieved)."""
         with self._state.lock:
             taken = sum(self._state.counters[kind] for kind in WRITING_KINDS) + self._state.counters["vote"]
@@ -343,7 +366,13 @@ class Bank:
     def export_jsonl(self, destination: Path) -> int:
         """Write everything as JSON lines; returns the number of rows."""
         with self._state.lock:
-            return transfer.export_jsonl(self._state.store, destination)
+            return transfer.export_bank(self._state.store, destination, jsonl)
+
+    def export_parquet(self, destination: Path) -> int:
+        """Write everything as a folder of Parquet files, which must not exist; returns the number of rows. Raises UserError where
+        pyarrow is missing."""
+        with self._state.lock:
+            return transfer.export_bank(self._state.store, destination, parquet)
 
 
 def _claim(opened: store.BankStore, embedder: Embedder, run_id: str | None) -> int:

@@ -48,6 +48,10 @@ class Duplicates:
         if shelf is not None:
             shelf.remove(entry_id)
 
+    def revived(self, scope: str, key_id: int) -> None:
+        """A retired entry came back to this shelf, which is read again when it is next asked about."""
+        self._texts.pop((scope, key_id), None)
+
     def forget(self) -> None:
         """Start over from the store."""
         self._texts.clear()

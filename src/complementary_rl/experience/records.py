@@ -28,15 +28,16 @@ _SPACE = re.compile(r"\s+")
 class LogRecord:
     """One line of the operation log.
 
-    `kind`: add, update, merge, drop, evict or return, and `vote` (a duplicate was added to the votes of an entry) or `refuse`.
-    `payload` (which keys are there depends on the kind): entry, text, key, scope, parents, generation, retired, base, cut, gone,
-    asked, reason.
+    `kind`: add, update, merge, drop, evict, return or revert, and `vote` (a duplicate was added to the votes of an entry) or
+    `refuse`. `payload` (which keys are there depends on the kind): entry, text, key, scope, parents, generation, retired, base, cut,
+    asked, reason, reverted, revived. `reverted_by`: the operation that undid it, if one did.
     """
 
     id: int
     step: int
     kind: str
     payload: dict[str, Any]
+    reverted_by: int | None = None
 
 
 def entry_from_row(row: Any) -> Entry:

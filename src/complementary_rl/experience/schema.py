@@ -1,12 +1,10 @@
-"""Tables of the bank file. Any change here raises `VERSION`."""
+"""Tables of the bank file: what the first version made, and the migrations since. A new file goes through all of them in order,
+an older one through those it lacks, so there is one way to the newest schema. A released migration is never changed; add one."""
 
 APPLICATION_ID = 0x43524C42
 """Marks an SQLite file as a bank ("CRLB")."""
 
-VERSION = 1
-"""Kept as the file's `user_version`."""
-
-TABLES = {
+_TABLES = {
     # run_id, embedder, dimensions
     "meta": "name TEXT PRIMARY KEY, value TEXT NOT NULL",
     # What entries are filed under. Entries of one task share a key, so its vector is stored once.
@@ -56,9 +54,19 @@ _INDEXES = {
 }
 
 
-def statements() -> list[str]:
-    """What makes an empty file a bank, but for the pragmas and `meta`."""
+def _first() -> list[str]:
     tables = [
-        f"CREATE TABLE {name} ({columns}){' WITHOUT ROWID' if name in _WITHOUT_ROWID else ''}" for name, columns in TABLES.items()
+        f"CREATE TABLE {name} ({columns}){' WITHOUT ROWID' if name in _WITHOUT_ROWID else ''}" for name, columns in _TABLES.items()
     ]
     return tables + [f"CREATE INDEX {name} ON {target}" for name, target in _INDEXES.items()]
+
+
+MIGRATIONS = [
+    _first(),
+    # Which operation was undone by which: at most once each. The log may hold "revert" from here on.
+    ["CREATE TABLE reverts (reverted INTEGER PRIMARY KEY, operation_id INTEGER NOT NULL)"],
+]
+"""``MIGRATIONS[v]``: the statements that make schema v + 1 of schema v; 0 is an empty file."""
+
+VERSION = len(MIGRATIONS)
+"""Kept as the file's `user_version`."""

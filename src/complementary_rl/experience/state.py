@@ -23,7 +23,7 @@ from complementary_rl.experience.store import BankStore
 from complementary_rl.types import EntryStats
 
 WRITING_KINDS = ("add", "update", "merge")
-KINDS = (*WRITING_KINDS, "vote", "refuse", "return", "drop", "evict")
+KINDS = (*WRITING_KINDS, "vote", "refuse", "return", "drop", "evict", "revert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,7 @@ class BankState:
             draft = replace(draft, parents=[*draft.parents, twin], retire=[*draft.retire, twin])
         stats = combined(self._stats(draft.retire)) if merging else EntryStats()
         self.retire(draft.retire, step)
-        while len(self.live) >= self._config.capacity:
-            evicted = self.live.next_to_evict()
-            self.retire([evicted], step)
-            self.log("evict", step, [evicted], retired=[evicted])
+        self.make_room(1, step)
         entry_id = self._insert(draft, text, key_id, step, stats)
         self.live.add(entry_id, draft.scope, key_id, vector, step, stats)
         payload: dict[str, Any] = {"entry": entry_id, "text": text, "key": key_text, "scope": draft.scope}
@@ -161,6 +158,42 @@ class BankState:
             self.store.run("UPDATE entries SET retired_step = ? WHERE id = ?", (step, entry_id))
             self.live.remove(entry_id)
             self._duplicates.removed(scope, key_id, entry_id)
+
+    def revive(self, ids: Sequence[int]) -> None:
+        """Take retired entries back in with the statistics they have now; whoever calls logs why and has made room."""
+        for entry_id in ids:
+            self.store.run("UPDATE entries SET retired_step = NULL WHERE id = ?", (entry_id,))
+            scope, key_id, created, vector, *stats = self.store.rows(
+                f"SELECT e.scope, e.key_id, e.created_step, k.vector, {STATS} FROM entries e JOIN keys k ON k.id = e.key_id "
+                "WHERE e.id = ?",
+                (entry_id,),
+            )[0]
+            self.live.add(entry_id, scope, key_id, np.frombuffer(vector, dtype="<f4"), created, EntryStats(*stats))
+            self._duplicates.revived(scope, key_id)
+
+    def make_room(self, incoming: int, step: int) -> list[int]:
+        """Evict by the bank's policy, and log it, until `incoming` entries fit in; returns who left.
+
+        Raises BankError when the bank could never hold that many.
+        """
+        capacity = self._config.capacity
+        if incoming > capacity:
+            raise BankError(f"{incoming} entries would come in and bank.capacity is {capacity}; raise it")
+        evicted = []
+        while len(self.live) + incoming > capacity:
+            evicted.append(self.live.next_to_evict())
+            self.retire(evicted[-1:], step)
+            self.log("evict", step, evicted[-1:], retired=evicted[-1:])
+        return evicted
+
+    def identical_to(self, entry_id: int) -> int | None:
+        """The live entry, if any, whose text is identical to that of a retired one of the same key and scope."""
+        rows = self.store.rows(
+            "SELECT o.id FROM entries e JOIN entries o USING (scope, key_id, fingerprint) "
+            "WHERE e.id = ? AND o.id != e.id AND o.retired_step IS NULL ORDER BY o.id LIMIT 1",
+            (entry_id,),
+        )
+        return rows[0][0] if rows else None
 
     def log(self, kind: str, step: int, entries: Sequence[int], **payload: Any) -> int:
         """Append to the operation log and count; returns the operation's id. `entries` are those whose history it belongs to."""

@@ -7,6 +7,7 @@ nothing that resuming can use.
 """
 
 import fcntl
+import itertools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,8 +34,12 @@ class BankStore:
     ends), so there is at most one; readers never wait for it.
     """
 
-    def __init__(self, path: Path, *, read_only: bool) -> None:
-        """Open, creating an empty bank if there is none to write to. Raises BankError when the file cannot be used."""
+    def __init__(self, path: Path, *, read_only: bool, version: int = schema.VERSION) -> None:
+        """Open, creating an empty bank if there is none to write to. Raises BankError when the file cannot be used.
+
+        A file of an older schema is brought to `version`: for writing in the file, in one transaction; read-only in a copy in
+        memory, which sees nothing that is written later.
+        """
         self.path = path
         self.read_only = read_only
         self._lock = None if read_only else _WriterLock(path)
@@ -47,7 +52,7 @@ class BankStore:
             raise
         try:
             with errors(path):
-                self._prepare()
+                self._prepare(version)
         except BaseException:
             self.close()
             raise
@@ -96,6 +101,30 @@ class BankStore:
             self._connection.rollback()
             raise
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """One consistent view for several queries, whoever writes meanwhile."""
+        if self.read_only and not self._connection.in_transaction:
+            with self.transaction():
+                yield
+        else:
+            yield  # the only writer, and whoever reads holds the bank's lock
+
+    def migrate(self, version: int = schema.VERSION) -> None:
+        """Bring the tables to a schema version, in one transaction."""
+        with self.transaction():
+            for statement in itertools.chain.from_iterable(schema.MIGRATIONS[self._version() : version]):
+                self.run(statement)
+            self.run(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+            self.run(f"PRAGMA user_version = {version}")
+
+    def tables(self) -> dict[str, dict[str, str]]:
+        """Name and declared type of the columns of every table, in a fixed order."""
+        names = self.rows(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY rowid"
+        )
+        return {name: {column: kind for _, column, kind, *_ in self.rows(f"PRAGMA table_info({name})")} for (name,) in names}
+
     def backup(self, destination: Path) -> None:
         """Copy the committed state to `destination`, replacing it in one step, synced to disk. What was there stays if it fails."""
         partial = destination.with_name(f".{destination.name}.partial")
@@ -124,9 +153,12 @@ class BankStore:
         if found != "ok":
             raise _damaged(self.path, found)
 
-    def _prepare(self) -> None:
+    def _version(self) -> int:
+        return int(self.rows("PRAGMA user_version")[0][0])
+
+    def _prepare(self, wanted: int) -> None:
         application = self.rows("PRAGMA application_id")[0][0]
-        version = self.rows("PRAGMA user_version")[0][0]
+        version = self._version()
         empty = not self.rows("SELECT 1 FROM sqlite_master LIMIT 1")
         if empty and self.read_only:
             raise BankError(f"{self.path} holds no bank yet; give the bank.sqlite of a run that has started")
@@ -138,17 +170,22 @@ class BankStore:
                 f"{schema.VERSION}); upgrade with `pip install -U complementary-rl`"
             )
         if self.read_only:
+            if version < wanted:
+                self._read_copy()
+                self.migrate(wanted)
             return
         if not empty:
             self.check()
         self.run("PRAGMA journal_mode = WAL")
         self.run("PRAGMA synchronous = NORMAL")
-        if empty:
-            with self.transaction():
-                for statement in schema.statements():
-                    self.run(statement)
-                self.run(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-                self.run(f"PRAGMA user_version = {schema.VERSION}")
+        if version < wanted:
+            self.migrate(wanted)
+
+    def _read_copy(self) -> None:
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._connection.backup(copy)
+        self._connection.close()
+        self._connection = copy
 
 
 def restore(source: Path, destination: Path) -> None:
@@ -163,6 +200,31 @@ def restore(source: Path, destination: Path) -> None:
         finally:
             store.close()
     finally:
+        lock.release()
+
+
+@contextmanager
+def create(destination: Path, version: int) -> Iterator[BankStore]:
+    """Fill a new bank of a schema version. It is brought to the present one and takes its place at `destination`, synced, when all
+    went well; until then, and after any error, nothing is there. Raises BankError when there is something already."""
+    lock = _WriterLock(destination)
+    partial = destination.with_name(f".{destination.name}.partial")
+    try:
+        if destination.exists():
+            raise BankError(f"{destination} exists already; import into a directory that has no bank")
+        _remove(partial)
+        store = BankStore(partial, read_only=False, version=version)
+        try:
+            yield store
+            store.migrate()
+        finally:
+            store.close()
+        sync_path(partial)
+        partial.replace(destination)
+        sync_path(destination.parent)
+    finally:
+        _remove(partial)
+        partial.with_name(partial.name + _LOCK_SUFFIX).unlink(missing_ok=True)
         lock.release()
 
 

@@ -1,17 +1,23 @@
-"""A bank as JSON lines and back, without loss: a header, every row of every table, and a line that says how many there were."""
+"""A bank as files that other programs read, and back, without loss: every row of every table.
 
-import base64
-import json
+`jsonl` and `parquet` know how rows look in a file. Here is what both need: one consistent view going out, a bank that is there whole
+or not at all coming in, and the migrations an older export lacks.
+"""
+
+import shutil
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from complementary_rl.errors import BankError, InfrastructureError
 from complementary_rl.experience import schema
-from complementary_rl.experience.store import BankStore
+from complementary_rl.experience.store import BankStore, create
 
-_FORMAT = "complementary-rl-bank"
+NAME = "complementary-rl-bank"
+"""What an export calls itself."""
+
 _BAD_ROW = (
     sqlite3.IntegrityError,
     sqlite3.InterfaceError,
@@ -23,113 +29,96 @@ _BAD_ROW = (
 )
 
 
-def export_jsonl(store: BankStore, destination: Path) -> int:
-    """Write the bank to `destination`, replacing it in one step; returns the number of rows. Token ids are base64 of int32."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of an export. `place` tells people where it stands."""
+
+    place: str
+    table: str
+    values: dict[str, Any]
+
+
+class Format(Protocol):
+    """How rows look in a file or folder."""
+
+    def write(self, store: BankStore, path: Path) -> int:
+        """Write every row to `path`, which does not exist; returns how many there were."""
+        ...
+
+    def read(self, source: Path) -> tuple[int, Iterator[Row]]:
+        """The schema version of an export and its rows. Raises BankError, at the latest after the last row, for one that is not
+        complete."""
+        ...
+
+
+def export_bank(store: BankStore, destination: Path, form: Format) -> int:
+    """Write the bank to `destination`, replacing a file there in one step; returns the number of rows.
+
+    Raises BankError where a folder is there already, InfrastructureError where `destination` cannot be written.
+    """
+    if destination.is_dir():
+        raise BankError(f"{destination} is a folder already; choose another place, or remove it")
     partial = destination.with_name(f".{destination.name}.partial")
     try:
-        written = _write(store, partial)
+        _remove(partial)
+        with store.snapshot():
+            written = form.write(store, partial)
         partial.replace(destination)
     except OSError as error:
         raise InfrastructureError(
             f"{destination} cannot be written ({error.strerror}); free the disk or choose another place"
         ) from error
+    finally:
+        _remove(partial)
     return written
 
 
-def _write(store: BankStore, path: Path) -> int:
-    written = 0
-    with path.open("w", encoding="utf-8") as file:
-        file.write(json.dumps({"format": _FORMAT, "schema": schema.VERSION}) + "\n")
-        for table in schema.TABLES:
-            columns = _columns(store, table)
-            for row in store.stream(f"SELECT * FROM {table}"):
-                record = {name: _encode(value) for name, value in zip(columns, row, strict=True)}
-                file.write(json.dumps({"table": table, "row": record}, ensure_ascii=False) + "\n")
-                written += 1
-        file.write(json.dumps({"rows": written}) + "\n")
-    return written
-
-
-def import_jsonl(source: Path, destination: Path) -> int:
+def import_bank(source: Path, destination: Path, form: Format) -> int:
     """Make a new bank at `destination`, belonging to no run yet, from an export; returns the number of rows.
 
     Raises BankError, leaving no bank behind, when there is one already or `source` is not a complete export.
     """
-    if destination.exists():
-        raise BankError(f"{destination} exists already; import into a directory that has no bank")
-    store = BankStore(destination, read_only=False)
-    try:
-        with store.transaction():
-            rows = _read(store, source)
-            store.set_meta(run_id="")
-            return rows
-    except BaseException:
-        destination.unlink(missing_ok=True)
-        raise
-    finally:
-        store.close()
+    version, rows = form.read(source)
+    if version > schema.VERSION:
+        raise BankError(
+            f"{source} was exported by a newer version of complementary-rl (bank schema {version}, this one reads up to "
+            f"{schema.VERSION}); upgrade with `pip install -U complementary-rl`"
+        )
+    with create(destination, version) as store, store.transaction():
+        count = _insert(store, rows)
+        store.set_meta(run_id="")
+    return count
 
 
 def is_export(source: Path) -> bool:
-    """Whether a file begins as `export_jsonl` begins one, complete or not. Raises BankError when it cannot be read."""
+    """Whether a file begins as an export begins, complete or not; of folders only Parquet is made. Raises BankError when it cannot be
+    read."""
+    if source.is_dir():
+        return True
     try:
         with source.open("rb") as file:
-            return _FORMAT.encode() in file.readline(1000)
+            return NAME.encode() in file.readline(1000)
     except OSError as error:
         raise BankError(f"{source} cannot be read ({error.strerror}); give a file that is there and may be read") from error
 
 
-def _read(store: BankStore, source: Path) -> int:
-    lines = _lines(source)
-    _, header = next(lines, (1, None))
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
-        raise BankError(f"{source} is not an exported bank; make one with `crl bank export`")
-    if header.get("schema") != schema.VERSION:
-        raise BankError(
-            f"{source} was exported with bank schema {header.get('schema')}, this version reads {schema.VERSION}; "
-            "use the version of complementary-rl that wrote it"
-        )
-    columns = {table: _columns(store, table) for table in schema.TABLES}
-    read = 0
-    for number, record in lines:
-        if not isinstance(record, dict):
-            raise BankError(f"{source}, line {number}: no row of a bank; export the bank again")
-        if set(record) == {"rows"}:
-            if record["rows"] != read:
-                raise BankError(f"{source} should hold {record['rows']} rows and holds {read}; export the bank again")
-            return read
-        table, row = record.get("table"), record.get("row")
-        if table not in columns or not isinstance(row, dict) or set(row) != set(columns[table]):
-            raise BankError(f"{source}, line {number}: no row of a bank; export the bank again")
-        names = columns[table]
-        marks = ", ".join("?" * len(names))
+def _insert(store: BankStore, rows: Iterator[Row]) -> int:
+    columns = {table: set(kinds) for table, kinds in store.tables().items()}
+    count = 0
+    for row in rows:
+        if set(row.values) != columns.get(row.table):
+            raise BankError(f"{row.place}: no row of a bank; export the bank again")
+        names, marks = ", ".join(row.values), ", ".join("?" * len(row.values))
         try:
-            store.run(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", [_decode(row[name]) for name in names])
+            store.run(f"INSERT INTO {row.table} ({names}) VALUES ({marks})", list(row.values.values()))
         except _BAD_ROW as error:
-            raise BankError(f"{source}, line {number}: {error}; export the bank again") from error
-        read += 1
-    raise BankError(f"{source} ends early, after {read} rows; export the bank again")
+            raise BankError(f"{row.place}: {error}; export the bank again") from error
+        count += 1
+    return count
 
 
-def _lines(source: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        with source.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    yield number, json.loads(line)
-                except ValueError as error:
-                    raise BankError(f"{source}, line {number}: not JSON ({error}); export the bank again") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BankError(f"{source} cannot be read ({error}); give a file written by `crl bank export`") from error
-
-
-def _columns(store: BankStore, table: str) -> list[str]:
-    return [str(row[1]) for row in store.rows(f"PRAGMA table_info({table})")]
-
-
-def _encode(value: Any) -> Any:
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
-
-
-def _decode(value: Any) -> Any:
-    return base64.b64decode(value["base64"], validate=True) if isinstance(value, dict) else value
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -13,18 +13,18 @@ _FROM = "bank.source"
 
 
 def start_from(source: Path, bank: Bank, config: BankConfig) -> int:
-    """Copy the live entries of `source` (a bank file or an export) and their outcomes into `bank`; returns how many.
+    """Copy the live entries of `source` (a bank file or an export, JSONL or Parquet) and their outcomes into `bank`; returns how many.
 
     What they were credited with and who wrote them stays behind: those generations are another extractor's. Raises ConfigError when
     there is no such file, BankError when it is no bank or was filled by another embedder.
     """
-    if not source.is_file():
+    if not source.exists():
         raise ConfigError(f"bank.source: there is no file {source}; give the bank.sqlite of a run or what `crl bank export` wrote")
     with tempfile.TemporaryDirectory() as temporary:
         path = source
-        if not _is_sqlite(source):
+        if source.is_dir() or not _is_sqlite(source):
             path = Path(temporary) / "bank.sqlite"
-            Bank.import_jsonl(source, path)
+            Bank.import_from(source, path)
         with Bank.open(path, config, bank.embedder, run_id=None, read_only=True) as given, bank.transaction():
             entries = given.entries()
             for entry in entries:

@@ -1,0 +1,1 @@
+"""Measurements, one command each; see README.md."""
