@@ -42,12 +42,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """An entry that was chosen. `similarity` is the cosine of query and key, `score` what it was ranked by."""
+    """An entry that was chosen. `similarity` is the cosine of query and key, `score` what it was ranked by.
+
+    `first_after`: actor steps since it was written, if this is the first time that training retrieves it.
+    """
 
     entry_id: int
     text: str
     similarity: float
     score: float
+    first_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,8 @@ def paper_scores(pool: Candidates, config: RetrievalConfig, *, seed: int, step: 
     scores: Scores = 1.0 - nearer / max(1, len(pool)) - config.diversity_lambda * np.log1p(pool.retrieved)
     if training and config.recency_steps > 0:
         recent = (pool.last_retrieved >= 0) & (step - pool.last_retrieved <= config.recency_steps)
-        demoted = rng(seed, "demote").random(len(pool)) < config.demote_probability
-        scores -= recent & demoted
+        if recent.any():  # making a generator costs more than all the rest
+            scores -= recent & (rng(seed, "demote").random(len(pool)) < config.demote_probability)
     return scores
 
 
