@@ -246,9 +246,7 @@ class Bank:
         chosen = self.choose(queries, step=step, retrieval=retrieval, training=training)
         return self.hand_out(queries, chosen, step=step, training=training)
 
-    def choose(
-        self, queries: Sequence[Query], *, step: int, retrieval: RetrievalConfig, training: bool
-    ) -> list[list[Choice]]:
+    def choose(self, queries: Sequence[Query], *, step: int, retrieval: RetrievalConfig, training: bool) -> list[list[Choice]]:
         """The first half of `retrieve`: which entries, without counting them, best first. Searches a snapshot of the index: other
         threads may write meanwhile. Texts that are equal are embedded and searched once."""
         return self._retriever.choose(queries, step=step, config=retrieval, training=training)

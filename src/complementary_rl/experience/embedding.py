@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from complementary_rl.errors import UserError
+from complementary_rl.types import Metrics
 
 Vectors = NDArray[np.float32]
 
@@ -202,8 +203,7 @@ class CachedEmbedder:
                 missing = [text for text in dict.fromkeys(texts) if text not in found]
                 if missing:
                     found.update(zip(missing, self._inner.embed(missing), strict=True))
-                    self.misses += len(missing)
-                self._remember(found)
+                self._remember(found, misses=len(missing))
         if not texts:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         return np.stack([found[text] for text in texts])
@@ -217,14 +217,20 @@ class CachedEmbedder:
             self.hits += len(found)
         return found
 
+    def take_metrics(self) -> Metrics:
+        """`embedded_texts` and `embedding_hit_share` since the last call; without the share if nothing was asked for."""
+        with self._lock:
+            hits, misses, self.hits, self.misses = self.hits, self.misses, 0, 0
+        return {"embedded_texts": float(misses), **({"embedding_hit_share": hits / (hits + misses)} if hits + misses else {})}
+
     def keep(self, rows: Mapping[str, Vectors]) -> None:
         """Cache vectors that were stored elsewhere; they count as hits."""
-        with self._lock:
-            self.hits += len(rows)
-        self._remember(rows)
+        self._remember(rows, hits=len(rows))
 
-    def _remember(self, rows: Mapping[str, Vectors]) -> None:
+    def _remember(self, rows: Mapping[str, Vectors], *, hits: int = 0, misses: int = 0) -> None:
         with self._lock:
+            self.hits += hits
+            self.misses += misses
             for text, row in rows.items():
                 self._rows[text] = row
                 self._rows.move_to_end(text)

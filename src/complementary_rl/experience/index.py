@@ -8,6 +8,7 @@ Nothing approximate is faster on two cores at the sizes a bank has (see docs/ban
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +94,7 @@ class Snapshot:
         kept = (place < top) & (similarity >= floor)
         ids, similarity = ids[kept], similarity[kept]
         ends = np.searchsorted(owner[kept], np.arange(len(queries) + 1)).tolist()
-        return [Neighbours(ids[a:b], similarity[a:b]) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [Neighbours(ids[a:b], similarity[a:b]) for a, b in pairwise(ends)]
 
     def _rows(self, rows: NDArray[np.int64]) -> tuple[Vectors, NDArray[np.int64]]:
         """Vectors [m, d] and ids [m] of rows."""

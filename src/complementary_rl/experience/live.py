@@ -9,6 +9,7 @@ index holds a row per *key*: searching costs what the number of different tasks 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,15 @@ class Candidates:
     def take(self, places: Ints) -> "Candidates":
         """The candidates at `places`, which must ascend."""
         return Candidates(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    @classmethod
+    def join(cls, pools: Sequence["Candidates"]) -> "Candidates":
+        """Several pools, one after the other."""
+        columns: list[Any] = [
+            np.concatenate([getattr(pool, field.name) for pool in pools]) if pools else np.empty(0, dtype=np.int64)
+            for field in fields(cls)
+        ]
+        return cls(*columns)
 
 
 class LiveEntries:

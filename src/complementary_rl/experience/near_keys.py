@@ -27,9 +27,7 @@ class KeySnapshot:
             self._search(queries, [i for i, name in enumerate(scopes) if name == scope], scope, tops, floor, results)
         return results
 
-    def search_elsewhere(
-        self, queries: Vectors, own: Sequence[str | None], tops: Sequence[int], *, floor: float
-    ) -> list[NearKeys]:
+    def search_elsewhere(self, queries: Vectors, own: Sequence[str | None], tops: Sequence[int], *, floor: float) -> list[NearKeys]:
         """As `search`, in all scopes of the snapshot but each query's own (None: in all)."""
         results: list[NearKeys] = [[] for _ in own]
         for scope in sorted(self._scopes):

@@ -63,17 +63,46 @@ class Choice:
     score: float
 
 
-def choose(pool: Candidates, wanted: int, config: RetrievalConfig, *, seed: int, step: int, training: bool) -> list[Choice]:
-    """The best `wanted` of a pool, best first. Ties go to the more similar entry, then to the newer one."""
+def choose(
+    pools: Sequence[Candidates], wanted: Sequence[int], config: RetrievalConfig, *, seeds: Sequence[int], step: int, training: bool
+) -> list[list[Choice]]:
+    """For each query the best `wanted` of its pool, best first. Ties go to the more similar entry, then to the newer one.
+
+    Queries are scored together, since a query alone costs as many calls into NumPy as a thousand; each draws by its own seed.
+    """
+    batch = _Batch(pools)
+    places = np.minimum(np.array(wanted, dtype=np.int64), batch.sizes)
     if config.score == "paper":
-        scores = paper_scores(pool, config, seed=seed, step=step, training=training)
+        scores = _paper_scores(batch, places, config, seeds=seeds, step=step, training=training)
     else:
-        scores = value_scores(pool, config, seed=seed, training=training)
-    # The pool is in canonical order already and the sort is stable.
-    order = np.argsort(-scores, kind="stable")
+        scores = _value_scores(batch, config, seeds=seeds, training=training)
+    order = batch.order(scores)
     if config.score == "value" and training and config.trial_rate > 0:
-        order = _with_trials(order, pool.shown, wanted, config.trial_rate, seed)
-    return [Choice(int(pool.ids[i]), float(pool.similarity[i]), float(scores[i])) for i in order[:wanted]]
+        ranked = [
+            _with_trials(order[part], batch.joined.shown, int(number), config.trial_rate, seed)
+            for part, number, seed in zip(batch.parts, places, seeds, strict=True)
+        ]
+    else:
+        ranked = [order[part.start : part.start + number] for part, number in zip(batch.parts, places.tolist(), strict=True)]
+    flat = np.concatenate([*ranked, np.empty(0, dtype=np.int64)])
+    columns = (batch.joined.ids[flat].tolist(), batch.joined.similarity[flat].tolist(), scores[flat].tolist())
+    choices = iter([Choice(*row) for row in zip(*columns, strict=True)])
+    return [[next(choices) for _ in places] for places in ranked]
+
+
+class _Batch:
+    """The pools of several queries, one after the other: `sizes` [q], `owner` [n] is the query a row belongs to."""
+
+    def __init__(self, pools: Sequence[Candidates]) -> None:
+        self.joined = Candidates.join(pools)
+        self.sizes = np.array([len(pool) for pool in pools], dtype=np.int64)
+        self.owner = np.repeat(np.arange(len(pools)), self.sizes)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.parts = [slice(start, start + size) for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True)]
+
+    def order(self, scores: Scores) -> NDArray[np.int64]:
+        """Rows by query, then by score; the sort is stable and pools are in canonical order already."""
+        return np.lexsort((-scores, self.owner))
 
 
 def trim(pool: Candidates, size: int, config: RetrievalConfig) -> Candidates:
@@ -97,30 +126,43 @@ def trim(pool: Candidates, size: int, config: RetrievalConfig) -> Candidates:
     return pool.take(np.sort(np.concatenate([np.arange(tied[0]), kept])))
 
 
-def paper_scores(pool: Candidates, config: RetrievalConfig, *, seed: int, step: int, training: bool) -> Scores:
+def _paper_scores(
+    batch: _Batch, places: NDArray[np.int64], config: RetrievalConfig, *, seeds: Sequence[int], step: int, training: bool
+) -> Scores:
     """Eq 6: s(m) = s_rank(m) − λ·log(1 + c(m)) − 1[recent(m)], float64 [n].
 
     c is how often m was retrieved. A recent entry (retrieved within `recency_steps` of `step`) is demoted with
     `demote_probability`, each by a draw of its own.
     """
-    nearer = np.searchsorted(-pool.similarity, -pool.similarity, side="left")
-    scores: Scores = 1.0 - nearer / max(1, len(pool)) - config.diversity_lambda * np.log1p(pool.retrieved)
+    pool, rows = batch.joined, np.arange(len(batch.owner))
+    tied = np.zeros(len(rows), dtype=bool)
+    tied[1:] = (pool.similarity[1:] == pool.similarity[:-1]) & (batch.owner[1:] == batch.owner[:-1])
+    nearer = np.maximum.accumulate(np.where(tied, 0, rows)) - batch.starts[batch.owner]
+    scores: Scores = 1.0 - nearer / batch.sizes[batch.owner] - config.diversity_lambda * np.log1p(pool.retrieved)
     if training and config.recency_steps > 0:
         recent = (pool.last_retrieved >= 0) & (step - pool.last_retrieved <= config.recency_steps)
-        if recent.any():  # making a generator costs more than all the rest
-            scores -= recent & (rng(seed, "demote").random(len(pool)) < config.demote_probability)
+        # A demotion matters to a query only if a recent entry would be among its first; making a generator is what costs.
+        order = batch.order(scores)
+        first = order[rows - batch.starts[batch.owner] < places[batch.owner]]
+        for query in np.unique(batch.owner[first[recent[first]]]).tolist():
+            part = batch.parts[query]
+            demoted = rng(seeds[query], "demote").random(part.stop - part.start) < config.demote_probability
+            scores[part] -= recent[part] & demoted
     return scores
 
 
-def value_scores(pool: Candidates, config: RetrievalConfig, *, seed: int, training: bool) -> Scores:
+def _value_scores(batch: _Batch, config: RetrievalConfig, *, seeds: Sequence[int], training: bool) -> Scores:
     """θ·max(0, cos)², float64 [n], with θ from the posterior Beta(α0 + successes, β0 + failures) of "it led to success".
 
     Training draws θ (Thompson sampling: what is little known gets its chance in proportion to how good it may be), evaluation
     takes its mean. cos² is the share of the query that the key explains: evidence gathered under another key counts that much.
     """
-    wins, losses = _posterior(pool, config)
-    theta = rng(seed, "thompson").beta(wins, losses) if training else wins / (wins + losses)
-    scores: Scores = theta * np.maximum(pool.similarity, 0.0) ** 2
+    wins, losses = _posterior(batch.joined, config)
+    theta = wins / (wins + losses)
+    if training:
+        for part, seed in zip(batch.parts, seeds, strict=True):
+            theta[part] = rng(seed, "thompson").beta(wins[part], losses[part])
+    scores: Scores = theta * np.maximum(batch.joined.similarity, 0.0) ** 2
     return scores
 
 
@@ -136,9 +178,8 @@ def _posterior(pool: Candidates, config: RetrievalConfig) -> tuple[Scores, Score
     return wins, losses
 
 
-def _with_trials(order: NDArray[np.int64], shown: NDArray[np.int64], wanted: int, rate: float, seed: int) -> NDArray[np.int64]:
-    """Reserve each of the `wanted` places, with probability `rate`, for the best entries that were never shown."""
-    places = min(wanted, len(order))
+def _with_trials(order: NDArray[np.int64], shown: NDArray[np.int64], places: int, rate: float, seed: int) -> NDArray[np.int64]:
+    """Reserve each of the `places`, with probability `rate`, for the best entries that were never shown."""
     reserved = int(np.count_nonzero(rng(seed, "trial").random(places) < rate))
     trials = np.flatnonzero(shown[order] == 0)[:reserved]
     others = np.setdiff1d(np.arange(len(order)), trials)[: places - len(trials)]

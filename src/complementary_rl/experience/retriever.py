@@ -49,20 +49,31 @@ class Retriever:
         scopes, sizes = [search.scope for search in searches], [search.size for search in searches]
         with self._state.snapshot(None if config.cross_task else scopes) as keys:
             pools = self._pools(keys.search(vectors, scopes, sizes, floor=config.min_similarity), sizes, config)
-            chosen = [
-                choose(pools[i], query.wanted, config, seed=query.seed, step=step, training=training)
-                for query, i in zip(queries, places, strict=True)
-            ]
-            if config.cross_task:
-                short = [n for n, (query, choices) in enumerate(zip(queries, chosen, strict=True)) if len(choices) < query.wanted]
+            chosen = choose(
+                [pools[i] for i in places],
+                [query.wanted for query in queries],
+                config,
+                seeds=[query.seed for query in queries],
+                step=step,
+                training=training,
+            )
+            short = [n for n, (query, choices) in enumerate(zip(queries, chosen, strict=True)) if len(choices) < query.wanted]
+            if config.cross_task and short:
                 others = list(dict.fromkeys(places[n] for n in short))
                 found = keys.search_elsewhere(
                     vectors[others], [scopes[i] for i in others], [sizes[i] for i in others], floor=config.min_similarity
                 )
                 elsewhere = dict(zip(others, self._pools(found, [sizes[i] for i in others], config), strict=True))
-                for n in short:
-                    missing, seed = queries[n].wanted - len(chosen[n]), derive_seed(queries[n].seed, "elsewhere")
-                    chosen[n] += choose(elsewhere[places[n]], missing, config, seed=seed, step=step, training=training)
+                more = choose(
+                    [elsewhere[places[n]] for n in short],
+                    [queries[n].wanted - len(chosen[n]) for n in short],
+                    config,
+                    seeds=[derive_seed(queries[n].seed, "elsewhere") for n in short],
+                    step=step,
+                    training=training,
+                )
+                for n, choices in zip(short, more, strict=True):
+                    chosen[n] += choices
         return chosen
 
     def hand_out(
@@ -77,7 +88,10 @@ class Retriever:
             if training:
                 self._count(queries, chosen, step)
         return [
-            [[Retrieved(c.entry_id, known[c.entry_id][0], c.similarity, c.score, known[c.entry_id][1]) for c in hand] for hand in hands]
+            [
+                [Retrieved(c.entry_id, known[c.entry_id][0], c.similarity, c.score, known[c.entry_id][1]) for c in hand]
+                for hand in hands
+            ]
             for hands in (deal(choices, query.sets) for query, choices in zip(queries, chosen, strict=True))
         ]
 

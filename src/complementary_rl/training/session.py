@@ -107,6 +107,8 @@ class Session:
         self.pool.close()
         for engine in self.engines:
             engine.close()
+        if self.manager is not None:
+            self.manager.close()
         if self.bank is not None:
             self.bank.close()
         self.metrics.close()
