@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
 from synthetic import (
     GivenEmbedder,
-    add_entries,
     filled_bank,
     manager_of,
     print_machine,
@@ -25,8 +25,6 @@ from synthetic import (
     task,
     unit_vectors,
 )
-
-import numpy as np
 
 from complementary_rl.experience.embedding import HashingEmbedder, Vectors
 from complementary_rl.experience.manager import ExperienceManager

@@ -9,8 +9,8 @@ from helpers.banks import KEYS, AngleEmbedder, add, open_bank, retrieve
 from complementary_rl.config import RetrievalConfig
 from complementary_rl.experience import retrieval
 from complementary_rl.experience.bank import Query
-from complementary_rl.experience.live import Candidates
-from complementary_rl.experience.retrieval import Choice, deal, trim
+from complementary_rl.experience.live import Candidates, Pools
+from complementary_rl.experience.retrieval import Choice, deal
 
 PAPER = RetrievalConfig(score="paper", demote_probability=1.0)
 VALUE = RetrievalConfig(score="value")
@@ -35,8 +35,19 @@ def pool(similarity, *, retrieved=0, shown=0, successes=0, failures=0, last=-1, 
 
 def choose(candidates, wanted, config, *, seed, step, training):
     """The choices of one query."""
-    [choices] = retrieval.choose([candidates], [wanted], config, seeds=[seed], step=step, training=training)
+    [choices] = retrieval.choose(pools(candidates), [wanted], config, seeds=[seed], step=step, training=training)
     return choices
+
+
+def pools(*candidates):
+    """Pools of several queries."""
+    joined = Candidates(*(np.concatenate([getattr(c, name) for c in candidates]) for name in Candidates.__slots__))
+    return Pools(joined, np.array([len(c) for c in candidates]))
+
+
+def trim(candidates, size, config):
+    """The pool of one query, trimmed."""
+    return retrieval.trim(pools(candidates), [size], config).candidates
 
 
 def scores(candidates, config, *, seed, step=0, training):
@@ -109,7 +120,7 @@ def test_the_paper_takes_the_pool_of_the_nearest_and_no_more(tmp_path):
 )
 def test_queries_scored_together_are_scored_as_if_alone(config):
     random = np.random.default_rng(0)
-    pools = [
+    several = [
         pool(
             np.sort(random.choice([0.9, 0.8, 0.5, 0.4], size=n))[::-1],
             retrieved=random.integers(5, size=n),
@@ -120,9 +131,9 @@ def test_queries_scored_together_are_scored_as_if_alone(config):
         for n in random.integers(0, 12, size=60)
     ]
     wanted = random.integers(1, 5, size=60).tolist()
-    together = retrieval.choose(pools, wanted, config, seeds=range(60), step=8, training=True)
+    together = retrieval.choose(pools(*several), wanted, config, seeds=range(60), step=8, training=True)
     assert together == [
-        choose(p, w, config, seed=i, step=8, training=True) for i, (p, w) in enumerate(zip(pools, wanted, strict=True))
+        choose(p, w, config, seed=i, step=8, training=True) for i, (p, w) in enumerate(zip(several, wanted, strict=True))
     ]
 
 
@@ -174,7 +185,7 @@ def test_a_crowded_key_keeps_its_best_and_its_newest_in_the_pool():
     assert kept.ids.tolist() == [7, 6, 5, 2, 1]
     assert kept.successes.tolist() == [0, 0, 0, 3, 2]
     assert trim(candidates, 5, PAPER).ids.tolist() == [7, 6, 5, 4, 3]
-    assert trim(candidates, 7, VALUE) is candidates
+    assert trim(candidates, 7, VALUE).ids.tolist() == candidates.ids.tolist()
 
 
 @pytest.mark.parametrize(("shown", "kept"), [([0] * 6, [6, 5, 4, 3]), ([1] * 6, [6, 5, 4, 3]), ([0, 1, 1, 1, 1, 1], [6, 5, 4, 3])])

@@ -23,6 +23,8 @@ _BLOCK = 1024
 """Rows of a block."""
 _PRODUCTS = 2**22
 """Most similarities held at once, 16 MB: queries of a large batch are searched in portions."""
+_PORTION = 128
+"""Most queries at once: what is compared again has to fit the caches too."""
 _STRIPES = 64
 """Similarities of which only the largest is looked at when the last place is estimated."""
 
@@ -68,7 +70,7 @@ class Snapshot:
         if not self.size:
             nothing = Neighbours(np.empty(0, dtype=np.int64), np.empty(0))
             return [nothing] * len(queries)
-        portion = max(16, _PRODUCTS // self.size)
+        portion = min(max(16, _PRODUCTS // self.size), _PORTION)
         found: list[Neighbours] = []
         for start in range(0, len(queries), portion):
             found += self._search(queries[start : start + portion], min(top, self.size), floor)
@@ -85,6 +87,8 @@ class Snapshot:
             np.maximum(cut, _last_places(rough, top), out=cut)
         # flatnonzero is five times as fast as nonzero on two axes.
         owner, row = np.divmod(np.flatnonzero(rough >= (cut - _TIE)[:, None]), self.size)
+        by_row = np.argsort(row, kind="stable")
+        owner, row = owner[by_row], row[by_row]
         vectors, ids = self._rows(row)
         # One reduction per row in double precision: its rounding knows nothing of the other rows.
         similarity = np.multiply(vectors, queries[owner], dtype=np.float64).sum(axis=1).round(_DECIMALS)
@@ -97,17 +101,15 @@ class Snapshot:
         return [Neighbours(ids[a:b], similarity[a:b]) for a, b in pairwise(ends)]
 
     def _rows(self, rows: NDArray[np.int64]) -> tuple[Vectors, NDArray[np.int64]]:
-        """Vectors [m, d] and ids [m] of rows."""
+        """Vectors [m, d] and ids [m] of ascending rows."""
         vectors = np.empty((len(rows), self._blocks[0].vectors.shape[1]), dtype=np.float32)
         ids = np.empty(len(rows), dtype=np.int64)
-        order = np.argsort(rows, kind="stable")
-        ends = np.searchsorted(rows[order], np.arange(len(self._blocks) + 1) * _BLOCK).tolist()
-        for number, block in enumerate(self._blocks):
-            places = order[ends[number] : ends[number + 1]]
-            if len(places):
-                inside = rows[places] - number * _BLOCK
-                vectors[places] = block.vectors[inside]
-                ids[places] = block.ids[inside]
+        ends = np.searchsorted(rows, np.arange(len(self._blocks) + 1) * _BLOCK).tolist()
+        for number, (block, (begin, end)) in enumerate(zip(self._blocks, pairwise(ends), strict=True)):
+            if begin < end:
+                inside = rows[begin:end] - number * _BLOCK
+                np.take(block.vectors, inside, axis=0, out=vectors[begin:end], mode="clip")
+                np.take(block.ids, inside, out=ids[begin:end], mode="clip")
         return vectors, ids
 
 

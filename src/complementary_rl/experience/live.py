@@ -9,7 +9,7 @@ index holds a row per *key*: searching costs what the number of different tasks 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from itertools import chain, compress, repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,17 +40,34 @@ class Candidates:
         return len(self.ids)
 
     def take(self, places: Ints) -> "Candidates":
-        """The candidates at `places`, which must ascend."""
+        """The candidates at `places`."""
         return Candidates(*(getattr(self, field.name)[places] for field in fields(self)))
 
-    @classmethod
-    def join(cls, pools: Sequence["Candidates"]) -> "Candidates":
-        """Several pools, one after the other."""
-        columns: list[Any] = [
-            np.concatenate([getattr(pool, field.name) for pool in pools]) if pools else np.empty(0, dtype=np.int64)
-            for field in fields(cls)
-        ]
-        return cls(*columns)
+
+class Pools:
+    """The pools of several queries, one after the other: their `candidates` [n], and their `sizes` [q]."""
+
+    def __init__(self, candidates: Candidates, sizes: Ints) -> None:
+        self.candidates = candidates
+        self.sizes = sizes
+        self.starts: Ints = np.cumsum(sizes) - sizes
+        self.owner: Ints = np.repeat(np.arange(len(sizes)), sizes)
+
+    def part(self, number: int) -> slice:
+        """Where the candidates of a pool are."""
+        return slice(int(self.starts[number]), int(self.starts[number] + self.sizes[number]))
+
+    def take(self, numbers: Sequence[int]) -> "Pools":
+        """Pools by number, in any order and any number of times."""
+        chosen = np.array(numbers, dtype=np.int64)
+        sizes = self.sizes[chosen]
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return Pools(self.candidates.take(np.repeat(self.starts[chosen], sizes) + inside), sizes)
+
+    def keep(self, kept: NDArray[np.bool_]) -> "Pools":
+        """Without the candidates that are not `kept` [n]."""
+        sizes = np.bincount(self.owner[kept], minlength=len(self.sizes))
+        return Pools(self.candidates.take(np.flatnonzero(kept)), sizes)
 
 
 class LiveEntries:
@@ -167,32 +184,30 @@ class LiveEntries:
         names = self._indexes if scopes is None else self._indexes.keys() & set(scopes)
         return KeySnapshot({scope: self._indexes[scope].snapshot() for scope in names})
 
-    def pools(self, keys: Sequence[NearKeys], sizes: Sequence[int]) -> list[Candidates]:
+    def pools(self, keys: Sequence[NearKeys], sizes: Sequence[int]) -> Pools:
         """For every list of keys the entries filed under its nearest, at least `sizes` of them if there are as many.
 
         Shelves are not split: a pool holds more than asked for when that many entries are as near as its last one. Keys that have
         left since they were found are passed over.
         """
-        slots: list[int] = []
-        similarity: list[float] = []
-        ends = []
-        for near_keys, size in zip(keys, sizes, strict=True):
-            full = len(slots) + size
-            for scope, key_id, near in near_keys:
-                if len(slots) >= full and near != similarity[-1]:
-                    break
-                shelf = self._shelves.get((scope, key_id), ())
-                slots += shelf
-                similarity += [near] * len(shelf)
-            ends.append(len(slots))
-        chosen, near_by = np.array(slots, dtype=np.int64), np.array(similarity)
-        owner = np.repeat(np.arange(len(ends)), np.diff([0, *ends]))
-        order = np.lexsort((-self._table["ids"][chosen], -near_by, owner))
-        chosen, near_by = chosen[order], near_by[order]
-        ids, *columns = (self._table[name][chosen] for name in _COLUMNS[:6])
-        return [
-            Candidates(ids[a:b], near_by[a:b], *(column[a:b] for column in columns)) for a, b in zip([0, *ends], ends, strict=False)
-        ]
+        flat = [key for near_keys in keys for key in near_keys.keys]
+        near = np.array([cosine for near_keys in keys for cosine in near_keys.cosines])
+        owner = np.repeat(np.arange(len(keys)), [len(near_keys.keys) for near_keys in keys])
+        shelves = list(map(self._shelves.get, flat, repeat(())))
+        lengths = np.fromiter(map(len, shelves), dtype=np.int64, count=len(shelves))
+        before = np.cumsum(lengths) - lengths
+        before -= before[np.searchsorted(owner, owner)] if len(owner) else 0
+        wanted = np.array(sizes, dtype=np.int64)[owner]
+        last = np.full(len(keys), np.nan)
+        filling = (before < wanted) & (before + lengths >= wanted)
+        last[owner[filling]] = near[filling]
+        used = (before < wanted) | (near == last[owner])
+        slots = np.fromiter(chain.from_iterable(compress(shelves, used.tolist())), dtype=np.int64)
+        near, owner = np.repeat(near[used], lengths[used]), np.repeat(owner[used], lengths[used])
+        order = np.lexsort((-self._table["ids"][slots], -near, owner))
+        slots = slots[order]
+        ids, *columns = (self._table[name][slots] for name in _COLUMNS[:6])
+        return Pools(Candidates(ids, near[order], *columns), np.bincount(owner, minlength=len(keys)))
 
     def _worth(self, slot: int) -> float:
         if self._eviction == "value":

@@ -27,11 +27,11 @@ _MOST = 512
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """One caller. Whoever gave up has a cancelled `answer`."""
+    """One caller. `answer` is done early when it is cancelled, or None when it is late."""
 
     queries: Sequence[Query]
     step: int
-    answer: "asyncio.Future[list[Hands]]"
+    answer: "asyncio.Future[list[Hands] | None]"
 
 
 class QueryPath:
@@ -54,18 +54,23 @@ class QueryPath:
         A caller that is cancelled or late takes nobody with it, and what it would have been shown is not counted unless the search was
         just over. Raises what the embedder or the bank raised.
         """
-        request = _Request(queries, step, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        request = _Request(queries, step, loop.create_future())
+        deadline = loop.call_later(self._config.timeout, self._give_up, request)
         self._gather(request)
         try:
-            async with asyncio.timeout(self._config.timeout):
-                return await request.answer
-        except TimeoutError:
-            self._tally.count("retrievals_late", len(queries))
-            return None
+            return await request.answer
+        finally:
+            deadline.cancel()
 
     def close(self) -> None:
         """Wait for the searches that are running and end the threads. Idempotent."""
         self._threads.shutdown(cancel_futures=True)
+
+    def _give_up(self, request: _Request) -> None:
+        if not request.answer.done():
+            self._tally.count("retrievals_late", len(request.queries))
+            request.answer.set_result(None)
 
     def _gather(self, request: _Request) -> None:
         self._gathering.append(request)

@@ -15,7 +15,7 @@ import numpy as np
 
 from complementary_rl.config import RetrievalConfig
 from complementary_rl.experience.embedding import CachedEmbedder, Vectors
-from complementary_rl.experience.live import Candidates
+from complementary_rl.experience.live import Pools
 from complementary_rl.experience.near_keys import NearKeys
 from complementary_rl.experience.records import storable
 from complementary_rl.experience.retrieval import Choice, Query, Retrieved, choose, deal, trim
@@ -50,7 +50,7 @@ class Retriever:
         with self._state.snapshot(None if config.cross_task else scopes) as keys:
             pools = self._pools(keys.search(vectors, scopes, sizes, floor=config.min_similarity), sizes, config)
             chosen = choose(
-                [pools[i] for i in places],
+                pools.take(places),
                 [query.wanted for query in queries],
                 config,
                 seeds=[query.seed for query in queries],
@@ -63,9 +63,9 @@ class Retriever:
                 found = keys.search_elsewhere(
                     vectors[others], [scopes[i] for i in others], [sizes[i] for i in others], floor=config.min_similarity
                 )
-                elsewhere = dict(zip(others, self._pools(found, [sizes[i] for i in others], config), strict=True))
+                elsewhere = self._pools(found, [sizes[i] for i in others], config)
                 more = choose(
-                    [elsewhere[places[n]] for n in short],
+                    elsewhere.take([others.index(places[n]) for n in short]),
                     [queries[n].wanted - len(chosen[n]) for n in short],
                     config,
                     seeds=[derive_seed(queries[n].seed, "elsewhere") for n in short],
@@ -101,8 +101,8 @@ class Retriever:
         with self._state.snapshot(None) as keys:
             found = keys.search_elsewhere(vectors, [None], [limit], floor=-1.0)
         with self._state.lock:
-            [pool] = self._state.live.pools(found, [limit])
-        return list(zip(pool.ids.tolist(), pool.similarity.tolist(), strict=True))[:limit]
+            nearest = self._state.live.pools(found, [limit]).candidates
+        return list(zip(nearest.ids.tolist(), nearest.similarity.tolist(), strict=True))[:limit]
 
     def _query_vectors(self, texts: Sequence[str]) -> Vectors:
         """Vectors of queries, [len(texts), d]. A text that is a key of the bank has the stored vector, bit for bit."""
@@ -122,18 +122,20 @@ class Retriever:
                 found.update(zip(unknown, self._embedder.embed(unknown), strict=True))
         return np.stack([found[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32)
 
-    def _pools(self, keys: Sequence[NearKeys], sizes: Sequence[int], config: RetrievalConfig) -> list[Candidates]:
+    def _pools(self, keys: Sequence[NearKeys], sizes: Sequence[int], config: RetrievalConfig) -> Pools:
         with self._state.lock:
             pools = self._state.live.pools(keys, sizes)
-        return [trim(pool, size, config) for pool, size in zip(pools, sizes, strict=True)]
+        return trim(pools, sizes, config)
 
     def _count(self, queries: Sequence[Query], chosen: Sequence[Sequence[Choice]], step: int) -> None:
         with self._state.transaction():
             step = self._state.tick(step)
             times = Counter(choice.entry_id for choices in chosen for choice in choices)
-            self._state.store.run_many(
-                "UPDATE entries SET retrieved = retrieved + ?, last_retrieved_step = ? WHERE id = ?",
-                ((number, step, entry_id) for entry_id, number in times.items()),
+            # One statement: SQLite gives the interpreter's lock away at each, and with other threads it is long in coming back.
+            self._state.store.run(
+                "UPDATE entries SET retrieved = retrieved + times, last_retrieved_step = ? "
+                "FROM (SELECT value ->> 0 AS entry, value ->> 1 AS times FROM json_each(?)) WHERE id = entry",
+                (step, json.dumps(list(times.items()))),
             )
             self._state.store.run_many(
                 "INSERT INTO retrievals (step, entry_id, scope, similarity, score) VALUES (?, ?, ?, ?, ?)",
