@@ -3,15 +3,17 @@
     python benchmarks/search_latency.py
 
 Every query is a caller of its own (`ExperienceManager.retrieve`, schedule async, counted as in training). Latency runs from the moment
-all are released. The two workloads and the bare products take turns, so that other load on the machine hits all alike.
+all are released. The two workloads and the bare products take turns, so that other load on the machine hits all alike. Processor time (of
+all threads) is printed beside: other load does not add to it, so on two free cores the wall time lies between half of it and all of it.
 """
 
 import argparse
 import asyncio
+import gc
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 from synthetic import (
@@ -48,22 +50,23 @@ def main() -> None:
         latencies, used = measure(size, options)
         rows += table_rows(size, latencies, options.queries, options.groups)
         memory.append([f"{size:,}", f"{used / size:,.0f} B", f"{options.dimensions * 4:,} B"])
-    header = ["entries", "queries", "p50 ms", "p99 ms", "bare product ms", "p99 / bare", "queries/s"]
+    header = ["entries", "queries", "p50 ms", "p99 ms", "bare product ms", "p99 / bare", "processor ms", "bare", "ratio"]
     print_table(header, rows)
-    print("\nmedian (least–most) of the repeats; ratio: median of the pairs\n")
+    print("\nmedian (least–most) of the repeats; ratios: median over the pairs\n")
     print_table(["entries", "memory per entry", "of it the vector"], memory)
     print(f"\nembedding apart: {embedding_time(options.queries, options.dimensions)}")
 
 
-def measure(size: int, options: argparse.Namespace) -> tuple[dict[str, list[tuple[float, float, float]]], int]:
-    """(p50, p99, bare product) in seconds by workload and repeat, and the bytes that the entries take in memory."""
+def measure(size: int, options: argparse.Namespace) -> tuple[dict[str, list[tuple[float, ...]]], int]:
+    """(p50, p99, bare product, processor time, that of the bare product) in seconds by workload and repeat, and the bytes that the
+    entries take in memory."""
     entries = unit_vectors(size, options.dimensions, 0)
     queries = unit_vectors(options.queries, options.dimensions, 1, near=entries)
     workloads = {
         "groups": [i * options.groups // options.queries for i in range(options.queries)],
         "distinct": list(range(options.queries)),
     }
-    results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in workloads}
+    results: dict[str, list[tuple[float, ...]]] = {name: [] for name in workloads}
     with tempfile.TemporaryDirectory() as folder:
         with filled_bank(Path(folder) / "bank.sqlite", GivenEmbedder(entries, queries), size):
             pass  # closed and opened again below, as a run does
@@ -71,14 +74,20 @@ def measure(size: int, options: argparse.Namespace) -> tuple[dict[str, list[tupl
         with filled_bank(Path(folder) / "bank.sqlite", GivenEmbedder(entries, queries), 0) as bank:
             used = resident() - before
             manager = manager_of(bank, score=options.score, searches=options.searches)
-            for step in range(options.repeats + 1):
+            gc.freeze()  # as a training session does
+            for repeat in range(options.repeats + 1):
                 for name, numbers in workloads.items():
-                    shape = queries[sorted(set(numbers))]
-                    bare = min(seconds(lambda: shape @ entries.T), seconds(lambda: split_product(shape, entries)))
-                    latency = asyncio.run(released_together(manager, numbers, step))
-                    if step:  # the first warms up
-                        results[name].append((float(np.percentile(latency, 50)), float(np.percentile(latency, 99)), bare))
+                    texts = queries[sorted(set(numbers))]
+                    bare, bare_processor = bare_product(texts, entries)
+                    processor = process_time()
+                    # A task comes round every few steps in training, so none was asked for in the step before.
+                    latency = asyncio.run(released_together(manager, numbers, 2 * repeat))
+                    processor = process_time() - processor
+                    if repeat:  # the first warms up
+                        p50, p99 = np.percentile(latency, [50, 99])
+                        results[name].append((p50, p99, bare, processor, bare_processor))
             manager.close()
+            gc.unfreeze()
     return results, used
 
 
@@ -94,6 +103,14 @@ async def released_together(manager: ExperienceManager, numbers: list[int], step
     return await asyncio.gather(*(one(place, number) for place, number in enumerate(numbers)))
 
 
+def bare_product(queries: Vectors, entries: Vectors) -> tuple[float, float]:
+    """Seconds of queries · entriesᵀ, as one product or as two halves in two threads (what is faster), and its processor time."""
+    processor = process_time()
+    whole = seconds(lambda: queries @ entries.T)
+    processor = process_time() - processor
+    return min(whole, seconds(lambda: split_product(queries, entries))), processor
+
+
 def split_product(queries: Vectors, entries: Vectors) -> None:
     """The product with half of the queries in each of two threads."""
     half = len(queries) // 2
@@ -101,22 +118,19 @@ def split_product(queries: Vectors, entries: Vectors) -> None:
         list(threads.map(lambda part: part @ entries.T, [queries[:half], queries[half:]]))
 
 
-def table_rows(size: int, latencies: dict[str, list[tuple[float, float, float]]], queries: int, groups: int) -> list[list[str]]:
+def table_rows(size: int, latencies: dict[str, list[tuple[float, ...]]], queries: int, groups: int) -> list[list[str]]:
     rows = []
     for name, repeats in latencies.items():
-        p50, p99, bare = (np.array(column) for column in zip(*repeats, strict=True))
+        p50, p99, bare, processor, bare_processor = (np.array(column) * 1e3 for column in zip(*repeats, strict=True))
         what = f"{queries} in {groups} groups" if name == "groups" else f"{queries} distinct"
-        ratio = f"{np.median(p99 / bare):.2f}"
-        rows.append(
-            [f"{size:,}", what, spread(p50, 1e3), spread(p99, 1e3), spread(bare, 1e3), ratio, f"{queries / np.median(p99):,.0f}"]
-        )
+        wall = [spread(p50), spread(p99), spread(bare), f"{np.median(p99 / bare):.2f}"]
+        work = [spread(processor), spread(bare_processor), f"{np.median(processor / bare_processor):.2f}"]
+        rows.append([f"{size:,}", what, *wall, *work])
     return rows
 
 
 def resident() -> int:
     """Bytes of memory this process holds."""
-    import gc
-
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096

@@ -22,6 +22,9 @@ from complementary_rl.experience.retrieval import Choice, Query, Retrieved, choo
 from complementary_rl.experience.state import BankState
 from complementary_rl.seeds import derive_seed
 
+_ROWS = 100
+"""Rows written by one statement."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Search:
@@ -131,20 +134,24 @@ class Retriever:
         with self._state.transaction():
             step = self._state.tick(step)
             times = Counter(choice.entry_id for choices in chosen for choice in choices)
-            # One statement: SQLite gives the interpreter's lock away at each, and with other threads it is long in coming back.
+            # Few statements: SQLite gives the interpreter's lock away at each, and with other threads it is long in coming back.
             self._state.store.run(
                 "UPDATE entries SET retrieved = retrieved + times, last_retrieved_step = ? "
                 "FROM (SELECT value ->> 0 AS entry, value ->> 1 AS times FROM json_each(?)) WHERE id = entry",
                 (step, json.dumps(list(times.items()))),
             )
-            self._state.store.run_many(
-                "INSERT INTO retrievals (step, entry_id, scope, similarity, score) VALUES (?, ?, ?, ?, ?)",
-                (
-                    (step, choice.entry_id, query.scope, choice.similarity, choice.score)
-                    for query, choices in zip(queries, chosen, strict=True)
-                    for choice in choices
-                ),
-            )
+            taken = [
+                (step, choice.entry_id, query.scope, choice.similarity, choice.score)
+                for query, choices in zip(queries, chosen, strict=True)
+                for choice in choices
+            ]
+            for start in range(0, len(taken), _ROWS):
+                rows = taken[start : start + _ROWS]
+                values = ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
+                self._state.store.run(
+                    f"INSERT INTO retrievals (step, entry_id, scope, similarity, score) VALUES {values}",
+                    [value for row in rows for value in row],
+                )
             for entry_id, number in times.items():
                 self._state.live.count_retrieved(entry_id, step, number)
 
