@@ -73,7 +73,7 @@ def measure(size: int, options: argparse.Namespace) -> tuple[dict[str, list[tupl
         before = resident()
         with filled_bank(Path(folder) / "bank.sqlite", GivenEmbedder(entries, queries), 0) as bank:
             used = resident() - before
-            manager = manager_of(bank, score=options.score, searches=options.searches)
+            manager = manager_of(bank, score=options.score, searches=options.searches, timeout=600.0)
             gc.freeze()  # as a training session does
             for repeat in range(options.repeats + 1):
                 for name, numbers in workloads.items():
@@ -97,7 +97,7 @@ async def released_together(manager: ExperienceManager, numbers: list[int], step
 
     async def one(place: int, number: int) -> float:
         [sets] = await manager.retrieve([task(number)], [1_000_000 * step + place], step, training=True)
-        assert sets
+        assert sets, "late"
         return perf_counter() - start
 
     return await asyncio.gather(*(one(place, number) for place, number in enumerate(numbers)))
