@@ -14,8 +14,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, thread_time
 
-import numpy as np
-from synthetic import SCOPE, GivenEmbedder, add_entries, filled_bank, manager_of, print_machine, print_table, task, unit_vectors
+from synthetic import SCOPE, GivenEmbedder, add_entries, filled_bank, manager_of, np, print_machine, print_table, task, unit_vectors
 
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.manager import ExperienceManager

@@ -14,8 +14,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
 
-import numpy as np
-from synthetic import GivenEmbedder, filled_bank, manager_of, print_machine, print_table, spread, task, unit_vectors
+from synthetic import GivenEmbedder, filled_bank, manager_of, np, print_machine, print_table, spread, task, unit_vectors
 
 from complementary_rl.experience.manager import ExperienceManager
 

@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter, process_time
 
-import numpy as np
 from synthetic import (
     GivenEmbedder,
     filled_bank,
     manager_of,
+    np,
     print_machine,
     print_table,
     seconds,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-# BLAS threads spin at barriers: with other work on the machine two of them are slower than one (see docs/bank.md). Before numpy.
+# Two BLAS threads spin at barriers: with other work on the machine they are ten times slower than one (see docs/bank.md). NumPy reads
+# this when it is imported, so the benchmarks take `np` from here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
