@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import gc
 import tempfile
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter, process_time
@@ -70,9 +71,10 @@ def measure(size: int, options: argparse.Namespace) -> tuple[dict[str, list[tupl
     with tempfile.TemporaryDirectory() as folder:
         with filled_bank(Path(folder) / "bank.sqlite", GivenEmbedder(entries, queries), size):
             pass  # closed and opened again below, as a run does
-        before = resident()
+        tracemalloc.start()
         with filled_bank(Path(folder) / "bank.sqlite", GivenEmbedder(entries, queries), 0) as bank:
-            used = resident() - before
+            used = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
             manager = manager_of(bank, score=options.score, searches=options.searches, timeout=600.0)
             gc.freeze()  # as a training session does
             for repeat in range(options.repeats + 1):
@@ -127,13 +129,6 @@ def table_rows(size: int, latencies: dict[str, list[tuple[float, ...]]], queries
         work = [spread(processor), spread(bare_processor), f"{np.median(processor / bare_processor):.2f}"]
         rows.append([f"{size:,}", what, *wall, *work])
     return rows
-
-
-def resident() -> int:
-    """Bytes of memory this process holds."""
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
 
 
 def embedding_time(texts: int, dimensions: int) -> str:
