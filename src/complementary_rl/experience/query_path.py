@@ -132,10 +132,10 @@ class QueryPath:
 
     def _deliver(self, batch: Sequence[_Request], search: "asyncio.Future[list[tuple[_Request, list[Hands]]]]") -> None:
         self._searching -= 1
+        if search.cancelled():  # closed meanwhile
+            return
         self._start_searches()
         self._tally.observe("queries_per_search", sum(len(request.queries) for request in batch))
-        if search.cancelled():
-            return
         error = search.exception()
         if error is not None:
             for request in batch:
