@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     print(
-        f"{os.cpu_count()} cores · load {os.getloadavg()[0]:.1f} · exact search on 1 BLAS thread, faiss on {os.environ['OMP_NUM_THREADS']}\n"
+        f"{os.cpu_count()} cores · load {os.getloadavg()[0]:.1f} · exact on 1 BLAS thread, faiss on {os.environ['OMP_NUM_THREADS']}\n"
     )
     print(
         "| vectors | data | index | build s | 1 query ms | 64 queries ms | recall@16 |\n| --- | --- | --- | --- | --- | --- | --- |"
