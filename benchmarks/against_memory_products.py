@@ -1,7 +1,7 @@
 """Search throughput beside the local search of Chroma, mem0 and LangMem, on the same vectors.
 
     python -m venv memory && memory/bin/pip install chromadb mem0ai langmem
-    python benchmarks/against_memory_products.py --python memory/bin/python
+    python -m benchmarks.against_memory_products --python memory/bin/python
 
 Embeddings are computed beforehand and equal for all, so that only search is compared: top 16 of 20,000 entries × 384 dimensions. Each
 product is asked in the way that suits it best: Chroma in one batched call, mem0's default store (local Qdrant, without what
@@ -45,7 +45,7 @@ def main() -> None:
     if options.worker:
         work(options.worker, options.folder)
         return
-    from synthetic import print_machine, print_table, spread, unit_vectors
+    from benchmarks.synthetic import print_machine, print_table, spread, unit_vectors
 
     print_machine()
     with tempfile.TemporaryDirectory() as name:
@@ -75,13 +75,16 @@ def main() -> None:
             worker.stop()
 
 
+ROOT = Path(__file__).parents[1]
+
+
 class Worker:
     """A product in a process of its own."""
 
     def __init__(self, product: str, python: Path, folder: Path) -> None:
-        command = [str(python), __file__, "--worker", product, "--folder", str(folder)]
+        command = [str(python), "-m", "benchmarks.against_memory_products", "--worker", product, "--folder", str(folder)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         self.reason = ""
 
@@ -132,7 +135,7 @@ def ours(entries: np.ndarray, queries: np.ndarray, path: Path) -> Search:
     import asyncio
     import gc
 
-    from synthetic import GivenEmbedder, filled_bank, manager_of, task
+    from benchmarks.synthetic import GivenEmbedder, filled_bank, manager_of, task
 
     path.mkdir()
     manager = manager_of(filled_bank(path / "bank.sqlite", GivenEmbedder(entries, queries), len(entries)), timeout=600.0)

@@ -1,6 +1,6 @@
 """Adding and updating while searches run, and how their cost grows with the bank.
 
-    python benchmarks/bank_writes.py
+    python -m benchmarks.bank_writes
 
 Writes are transactions of their own, as an extractor's batch of one would be, made in the event loop while a searcher keeps both search
 threads busy. With and without searches take turns. Processor time of the writing thread is printed beside wall time: it does not grow with
@@ -14,7 +14,18 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, thread_time
 
-from synthetic import SCOPE, GivenEmbedder, add_entries, filled_bank, manager_of, np, print_machine, print_table, task, unit_vectors
+from benchmarks.synthetic import (
+    SCOPE,
+    GivenEmbedder,
+    add_entries,
+    filled_bank,
+    manager_of,
+    np,
+    print_machine,
+    print_table,
+    task,
+    unit_vectors,
+)
 
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.manager import ExperienceManager

@@ -1,7 +1,7 @@
 """Does an approximate index pay above 100,000 keys? Exact search beside faiss and usearch: recall@16, time, build time.
 
     pip install faiss-cpu usearch        # into a venv of its own; numpy is all else it needs
-    PYTHONPATH=src python benchmarks/large_banks.py
+    PYTHONPATH=src python -m benchmarks.large_banks
 
 Random unit vectors are the worst case (no structure to exploit), clustered ones are what descriptions of related tasks look like. Every
 query lies at a cosine of about 0.7 to some entry. Searches take turns over the repeats.

@@ -1,6 +1,6 @@
 """Rollout time with experience over that without, at 128 to 1,024 parallel simulated environments.
 
-    python benchmarks/rollout_overhead.py
+    python -m benchmarks.rollout_overhead
 
 An environment is a coroutine that sleeps for a fixed time per turn, as a model server and a simulator make a rollout wait. With experience,
 half of the members of each group of 8 first retrieve (schedule async, counted as in training) from a bank of 20,000 entries under distinct
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from time import perf_counter, process_time
 
-from synthetic import GivenEmbedder, filled_bank, manager_of, np, print_machine, print_table, spread, task, unit_vectors
+from benchmarks.synthetic import GivenEmbedder, filled_bank, manager_of, np, print_machine, print_table, spread, task, unit_vectors
 
 from complementary_rl.experience.manager import ExperienceManager
 

@@ -1,6 +1,6 @@
 """Latency of 1,024 concurrent queries, beside the bare matrix product of the same shape.
 
-    python benchmarks/search_latency.py
+    python -m benchmarks.search_latency
 
 Every query is a caller of its own (`ExperienceManager.retrieve`, schedule async, counted as in training). Latency runs from the moment
 all are released. The two workloads and the bare products take turns, so that other load on the machine hits all alike. Processor time (of
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter, process_time
 
-from synthetic import (
+from benchmarks.synthetic import (
     GivenEmbedder,
     filled_bank,
     manager_of,

@@ -1,5 +1,6 @@
 """`crl`: parse, call, show. Heavy modules are imported inside the commands, so that `crl --help` stays quick."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,10 @@ import typer
 
 from complementary_rl import __version__
 from complementary_rl.cli.errors import friendly
+
+# NumPy's BLAS starts a thread per core, and they spin at barriers; the parallel searches of a bank are the parallelism. Read when NumPy
+# is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 app = typer.Typer(
     name="crl",
