@@ -26,7 +26,6 @@ from benchmarks.synthetic import (
     task,
     unit_vectors,
 )
-
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.manager import ExperienceManager
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from time import perf_counter, process_time
 
 from benchmarks.synthetic import GivenEmbedder, filled_bank, manager_of, np, print_machine, print_table, spread, task, unit_vectors
-
 from complementary_rl.experience.manager import ExperienceManager
 
 GROUP = 8

@@ -28,7 +28,6 @@ from benchmarks.synthetic import (
     task,
     unit_vectors,
 )
-
 from complementary_rl.experience.embedding import HashingEmbedder, Vectors
 from complementary_rl.experience.manager import ExperienceManager
 
