@@ -196,9 +196,12 @@ class ExperienceManager:
     async def _work(self) -> None:
         distiller = self._distilling
         while True:
-            if self._merge_due is not None:
-                await self._merge(self._merge_due)
-                self._merge_due = None
+            due = self._merge_due
+            if due is not None:
+                await self._merge(due)
+                # Word of a merge that was left while it only looked stands.
+                if self._merge_due is due or not due.if_redundant:
+                    self._merge_due = None
             elif distiller.queue:
                 await distiller.read_batch()
             else:
