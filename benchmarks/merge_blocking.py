@@ -38,7 +38,8 @@ from complementary_rl.seeds import rng
 from complementary_rl.types import Entry, Generation, Operation, Task
 
 _SCOPE = "rooms"
-_WORDS = [f"{a}{b}" for a in ("am", "cri", "sil", "old", "gre", "vel", "nor", "tas") for b in ("ber", "mson", "ver", "hall", "mill", "vault")]
+_HEADS = ("am", "cri", "sil", "old", "gre", "vel", "nor", "tas")
+_WORDS = [head + tail for head in _HEADS for tail in ("ber", "mson", "ver", "hall", "mill", "vault")]
 _TURN = 2.0
 """Seconds of a turn without a merge."""
 
