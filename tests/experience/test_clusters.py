@@ -148,7 +148,7 @@ def test_a_cluster_whose_parents_changed_is_read_again_within_a_bound(tmp_path: 
     async def run(step: int) -> None:
         b.engine.gate = asyncio.Event()
         merging = asyncio.create_task(b.merger.run(step))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(b.engine.calls) < step:  # noqa: ASYNC110 (the engine has no event for it)
                 await asyncio.sleep(0.001)
         # The second of the chunk is rewritten while the extractor reads.

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.near_duplicates import NearDuplicates
-from complementary_rl.experience.strands import Member, StrandId, Strands, strand_order
+from complementary_rl.experience.strands import Members, StrandId, Strands, strand_order
 from complementary_rl.experience.tally import Tally
 from complementary_rl.types import Entry
 
@@ -112,16 +114,18 @@ class SlidingChunks:
             carried = []
             fresh = self._read(members, 0, carried)
         if fresh:
-            position.after = fresh[-1].place
-        return [self._bank.entry(entry_id) for entry_id in [*carried, *(member.id for member in fresh)]]
+            position.after = int(members.places[fresh[-1]])
+        return [self._bank.entry(entry_id) for entry_id in [*carried, *members.ids[fresh].tolist()]]
 
-    def _read(self, members: Sequence[Member], after: int, carried: Sequence[int]) -> list[Member]:
-        fresh: list[Member] = []
-        for number in range(bisect_right(members, after, key=lambda member: member.place), len(members)):
+    def _read(self, members: Members, after: int, carried: Sequence[int]) -> list[int]:
+        """Which members are next."""
+        fresh: list[int] = []
+        for number in range(int(np.searchsorted(members.places, after, side="right")), len(members.ids)):
             if len(carried) + len(fresh) == self._size:
                 break
-            if self._bank.is_live(members[number].id) and members[number].id not in carried:
-                fresh.append(members[number])
+            entry_id = int(members.ids[number])
+            if self._bank.is_live(entry_id) and entry_id not in carried:
+                fresh.append(number)
         return fresh
 
 

@@ -79,7 +79,7 @@ class NearDuplicates:
 
     def _difference(self, strands: Strands) -> tuple[list[_Home], list[_Home]]:
         """What went and what came, by strand; an entry whose strand is another now did both."""
-        home = {member.id: strand for strand, members in strands.items() for member in members}
+        home = {entry_id: strand for strand, members in strands.items() for entry_id in members.ids.tolist()}
         self._read = self._read & home.keys()  # a new set: others may be reading this one
         new = [(strand, entry_id) for entry_id, strand in home.items() if self._strand_of.get(entry_id) != strand]
         gone: dict[StrandId, list[_Home]] = {}

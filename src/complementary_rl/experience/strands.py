@@ -4,45 +4,67 @@ A strand is all live entries of one (scope, key), if there are two or more; the 
 per scope.
 """
 
-from collections import defaultdict
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from complementary_rl.experience.bank import Bank
+
+Ints = NDArray[np.int64]
 
 StrandId = tuple[str, int | None]
 """(scope, number of the key), or (scope, None) for the entries that are alone under their key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """An entry of a strand. `place` orders it: its own id, or in a strand of single entries the number of its key."""
+class Members:
+    """The entries of a strand, `ids` [n], in ascending order of their `places` [n]: an entry's place is its own id, or in a strand of
+    single entries the number of its key."""
 
-    place: int
-    id: int
+    places: Ints
+    ids: Ints
 
 
-Strands = dict[StrandId, list[Member]]
-"""Strands in the order of `strand_order`, their members by place."""
+Strands = dict[StrandId, Members]
+"""In the order of `strand_order`."""
 
 
 def read_strands(bank: Bank) -> Strands:
     """One pass over the bank, which is locked for a moment at a time. A bank that is written meanwhile may be read half before and
     half after: whoever uses a member looks whether it is live."""
-    shelves: dict[tuple[str, int], list[int]] = defaultdict(list)
+    # Columns rather than objects: ten thousand new ones would set off the garbage collector, which stops every thread for 0.1 s.
+    ids, keys, scopes = [], [], []
+    codes: dict[str, int] = {}
     for entry_id, scope, key in bank.filed():
-        shelves[scope, key].append(entry_id)
-    crowded: Strands = {}
-    single: dict[StrandId, list[Member]] = defaultdict(list)
-    for (scope, key), ids in sorted(shelves.items()):
-        if len(ids) > 1:
-            crowded[scope, key] = [Member(entry_id, entry_id) for entry_id in ids]
-        else:
-            single[scope, None].append(Member(key, ids[0]))
-    strands = crowded | {strand: members for strand, members in single.items() if len(members) > 1}
-    return {strand: strands[strand] for strand in sorted(strands, key=strand_order)}
+        ids.append(entry_id)
+        keys.append(key)
+        scopes.append(codes.setdefault(scope, len(codes)))
+    strands: Strands = {}
+    by_code, by_key, by_id = (np.array(column, dtype=np.int64) for column in (scopes, keys, ids))
+    for scope in sorted(codes):
+        inside = by_code == codes[scope]
+        strands |= _strands_of(scope, by_key[inside], by_id[inside])
+    return strands
 
 
 def strand_order(strand: StrandId) -> tuple[str, bool, int]:
     """Sorts strands: scope by scope, the oldest key first, single entries last."""
     scope, key = strand
     return scope, key is None, key or 0
+
+
+def _strands_of(scope: str, keys: Ints, ids: Ints) -> Strands:
+    order = np.lexsort((ids, keys))
+    keys, ids = keys[order], ids[order]
+    numbers, starts, sizes = np.unique(keys, return_index=True, return_counts=True)
+    crowded = sizes > 1
+    columns = (numbers[crowded].tolist(), starts[crowded].tolist(), sizes[crowded].tolist())
+    strands: Strands = {}
+    for key, start, size in zip(*columns, strict=True):
+        shelf = ids[start : start + size]
+        strands[scope, key] = Members(shelf, shelf)
+    alone = starts[~crowded]
+    if len(alone) > 1:
+        strands[scope, None] = Members(keys[alone], ids[alone])
+    return strands
