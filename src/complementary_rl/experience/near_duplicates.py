@@ -105,7 +105,7 @@ class NearDuplicates:
 
     def _add(self, members: Sequence[_Home]) -> None:
         texts, keys = self._bank.vectors([entry_id for _, entry_id in members])
-        pairs = np.concatenate([texts, keys], axis=1) / np.float32(np.sqrt(2))
+        pairs: Vectors = (np.concatenate([texts, keys], axis=1) / np.sqrt(2)).astype(np.float32)
         newest = max(entry_id for _, entry_id in members)
         if newest >= len(self._number):
             self._number = np.concatenate([self._number, np.zeros(newest + 1, dtype=np.int64)])
