@@ -254,8 +254,17 @@ class MergeConfig(Section):
 
     enabled: bool = True
     """Switch."""
+    mode: Literal["chunks", "clusters"] = "chunks"
+    """Which entries meet. `chunks` (the paper): chunks slide over all entries of a task. `clusters`: near-duplicates of a task, the most
+    redundant first; entries without any are never read."""
     interval: int = Field(5, ge=1)
     """Actor updates between merges."""
+    redundancy: float | None = Field(None, gt=0, le=1)
+    """Also merge after an update at which this share of the live entries have a near-duplicate and were not read beside it yet; None is
+    off."""
+    similarity: float = Field(0.9, gt=0, le=1)
+    """Cosine from which two texts of one task are near-duplicates, for `mode` `clusters` and for `redundancy`. It depends on the embedder:
+    opposite advice may be near (see docs/bank.md), but here the extractor decides."""
     chunk: int = Field(5, ge=2)
     """Entries the extractor sees at once."""
     max_chunks: int = Field(8, ge=1)

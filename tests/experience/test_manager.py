@@ -12,6 +12,7 @@ from complementary_rl.experience import distiller, manager, waiting
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.extractor import Extractor
 from complementary_rl.experience.manager import ExperienceManager
+from complementary_rl.experience.merge import Merger
 from complementary_rl.experience.questions import Answer, Question
 from complementary_rl.prompts import PromptSet
 from complementary_rl.types import Trajectory
@@ -494,6 +495,80 @@ def test_the_worker_merges_in_the_background(tmp_path: Path) -> None:
     assert world.texts()[:2] == ["second note", "failure after 2"]
     metrics = world.manager.take_metrics()
     assert (metrics["merges"], metrics["merges_skipped"], metrics["merge_drop"]) == (1, 1, 1)
+
+
+def test_a_merged_entry_earns_for_the_generation_that_merged_it(tmp_path: Path) -> None:
+    world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"merge","ids":[1,2],"text":"both notes"}]')
+    parents = []
+    for number, text in enumerate(("first note", "second note")):
+        added = world.bank.add(text, key_text=task(0).description, scope="rooms", step=0, generation_id=f"d/{number}")
+        assert added.entry_id is not None
+        parents.append(added.entry_id)
+        world.bank.record_outcomes(0, [(added.entry_id, number == 0, "before")])
+    asyncio.run(world.manager.merge(1))
+    [merged] = world.bank.entries()
+    assert (merged.parents, merged.stats.shown, merged.stats.successes) == (tuple(parents), 2, 1)
+    assert world.bank.writers(merged.id) == ["m/s1-0"]
+    asyncio.run(world.manager.record_rollouts([episode(0, 0, step=2, entries=(merged.id,), success=True)], 2))
+    assert world.manager.buffer.state_dict()["waiting"] == [["m/s1-0", 0, 1.0, 1]], "and for nobody else"
+    [taken] = world.bank.generations(["m/s1-0"])
+    assert taken.token_ids
+
+
+def test_a_merge_if_redundant_looks_first(tmp_path: Path) -> None:
+    world = World(
+        tmp_path / "bank.sqlite",
+        lambda prompt: '[{"op":"drop","id":1}]',
+        merge={"mode": "clusters", "redundancy": 0.5, "similarity": 0.7},
+    )
+
+    def note(text: str) -> None:
+        world.bank.add(text, key_text=task(0).description, scope="rooms", step=0)
+
+    for text in ("the exit is in the north-west", "mind the grid bugs", "kick the door until it opens"):
+        note(text)
+    asyncio.run(world.manager.merge(1, if_redundant=True))
+    metrics = world.manager.take_metrics()
+    assert (metrics["near_duplicate_share"], "merges" in metrics, world.engine.calls) == (0.0, False, [])
+    note("the exit is in the north-west corner")
+    asyncio.run(world.manager.merge(2, if_redundant=True))
+    metrics = world.manager.take_metrics()
+    assert (metrics["merges"], metrics["merges_for_redundancy"], metrics["merge_drop"]) == (1, 1, 1)
+    assert metrics["near_duplicate_share"] == 0.5
+    assert "the exit is in the north-west" not in world.texts()
+
+
+def test_word_of_a_merge_is_not_lost_while_the_worker_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"drop","id":1}]', merge={"redundancy": 1.0})
+    for text in ("first note", "second one"):
+        world.bank.add(text, key_text=task(0).description, scope="rooms", step=0)
+
+    async def run() -> None:
+        world.manager.start()
+        looking, go_on = asyncio.Event(), asyncio.Event()
+
+        async def look(merger: Merger) -> bool:
+            looking.set()
+            await go_on.wait()
+            return False
+
+        monkeypatch.setattr(Merger, "redundant", look)
+        await world.manager.merge(0, if_redundant=True)
+        await asyncio.wait_for(looking.wait(), 5)
+        await world.manager.merge(1)
+        await world.manager.merge(2, if_redundant=True)
+        state = world.manager.state_dict()["merge_due"]
+        assert json.loads(json.dumps(state)) == [2, False]
+        go_on.set()
+        async with asyncio.timeout(5):
+            while len(world.bank) == 2:  # noqa: ASYNC110 (the bank has no event for it)
+                await asyncio.sleep(0.01)
+        await world.manager.stop(1.0)
+
+    asyncio.run(run())
+    assert world.manager.take_metrics()["merges"] == 1
+    world.manager.load_state_dict({**world.manager.state_dict(), "merge_due": [2, False]})
+    assert world.manager.state_dict()["merge_due"] == [2, False]
 
 
 def test_a_merge_that_fails_changes_nothing_and_is_told(tmp_path: Path) -> None:

@@ -1,53 +1,14 @@
 import asyncio
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
 
-from complementary_rl.config import ExtractorConfig, MergeConfig
-from complementary_rl.experience.bank import Bank
-from complementary_rl.experience.extractor import Extractor
-from complementary_rl.experience.merge import Merger
-from complementary_rl.experience.tally import Tally
-from complementary_rl.prompts import PromptSet
-from tests.helpers.banks import add, open_bank
-from tests.helpers.scripted import ScriptedEngine
-
-KEEP_ALL = "[]"
-
-
-def texts_of(prompt: str) -> list[str]:
-    return re.findall(r"^\d+: \[.*?\] (.*) \(\d+/\d+\)$", prompt, re.MULTILINE)
+from tests.helpers.banks import add
+from tests.helpers.merging import KEEP_ALL, Bench, texts_of
 
 
 def merge_first_two(prompt: str) -> str:
     first, second = texts_of(prompt)[:2]
     return json.dumps([{"op": "merge", "ids": [1, 2], "text": f"({first} + {second})"}])
-
-
-class Bench:
-    def __init__(
-        self, path: Path, reply: Callable[[str], str], *, chunk: int = 4, max_chunks: int = 8, context: int = 4096
-    ) -> None:
-        self.bank: Bank = open_bank(path)
-        self.engine = ScriptedEngine(reply, max_context=context)
-        config = ExtractorConfig.model_validate({"sampling": {"max_new_tokens": 200}})
-        extractor = Extractor(self.engine, self.engine.codec, PromptSet.load("compact"), config, run_seed=0, instructions="")
-        self.tally = Tally()
-        self.merger = Merger(self.bank, extractor, MergeConfig(chunk=chunk, max_chunks=max_chunks), self.tally)
-
-    def fill(self, *sizes: int, scope: str = "rooms") -> None:
-        for shelf, size in enumerate(sizes):
-            for i in range(size):
-                add(self.bank, f"note {shelf}.{i}", key=f"room {shelf}", scope=scope)
-
-    def chunks(self) -> list[list[int]]:
-        """Ids of the entries in each prompt."""
-        ids = {entry.text: entry.id for entry in self.bank.entries(live_only=False)}
-        return [[ids[text] for text in texts_of(prompt)] for prompt in self.engine.prompts()]
-
-    def run(self, step: int = 1) -> None:
-        asyncio.run(self.merger.run(step))
 
 
 def test_entries_of_one_task_meet_and_those_alone_meet_in_their_scope(tmp_path: Path) -> None:

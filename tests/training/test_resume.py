@@ -25,6 +25,10 @@ LONG = (
     "extractor.batch_size=2",
     "tool.enabled=true",
     "self_distillation.enabled=true",
+    "merge.enabled=true",
+    "merge.mode=clusters",
+    "merge.similarity=0.5",
+    "merge.redundancy=0.1",
 )
 
 

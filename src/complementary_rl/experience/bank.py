@@ -7,15 +7,15 @@
 Every operation costs the same in a bank of ten and of ten thousand entries. See docs/bank.md for the rules and the guarantees.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 from complementary_rl.config import BankConfig, RetrievalConfig
 from complementary_rl.errors import BankError
-from complementary_rl.experience import jsonl, parquet, replay, store, transfer
-from complementary_rl.experience.embedding import CachedEmbedder, Embedder
+from complementary_rl.experience import filing, jsonl, parquet, replay, store, transfer
+from complementary_rl.experience.embedding import CachedEmbedder, Embedder, Vectors
 from complementary_rl.experience.records import (
     SELECT_ENTRIES,
     LogRecord,
@@ -312,11 +312,15 @@ class Bank:
             )
         return [entry_from_row(row) for row in rows]
 
-    def shelves(self) -> list[tuple[str, str, int]]:
-        """(scope, key text, live entries) of everything entries are filed under, in a fixed order."""
-        with self._state.lock:
-            keys = dict(self._state.store.rows("SELECT id, text FROM keys"))
-            return sorted((scope, keys[key_id], size) for scope, key_id, size in self._state.live.shelves())
+    def filed(self) -> Iterator[tuple[int, str, int]]:
+        """(entry id, scope, number of its key) of the live entries, in order of id. The lock is let go every few hundred of them, so
+        what is written meanwhile may or may not be among them."""
+        return filing.filed(self._state)
+
+    def vectors(self, ids: Sequence[int]) -> tuple[Vectors, Vectors]:
+        """The unit vectors of entries' texts and of their keys, both [len(ids), d]. Texts are embedded outside the lock. The ids must
+        be known; a thousand at most."""
+        return filing.vectors(self._state, self.embedder, ids)
 
     def writers(self, entry_id: int) -> list[str]:
         """The generations that wrote an entry's text: its author, then those whose duplicates became votes, oldest first."""

@@ -18,7 +18,7 @@ evaluation, it is one synchronous call: no clock may decide what a deterministic
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from complementary_rl.config import Config
 from complementary_rl.errors import InfrastructureError, UserError
@@ -47,6 +47,13 @@ ENTRIES_PER_QUESTION = 3
 """Entries an answer is made from: more than a rollout is shown, since the extractor reads them and not the actor."""
 
 
+class _MergeDue(NamedTuple):
+    """A merge that was asked for; `if_redundant`: only when the bank is redundant enough."""
+
+    step: int
+    if_redundant: bool
+
+
 class ExperienceManager:
     """See the module's docstring. `extractor` is None when nothing is ever written or answered (method "offline").
 
@@ -70,7 +77,7 @@ class ExperienceManager:
             self._merger = Merger(bank, extractor, config.merge, self._tally)
         self._query_path = QueryPath(bank, config.retrieval, self._tally) if config.run.schedule == "async" else None
         self._worker: asyncio.Task[None] | None = None
-        self._merge_due: int | None = None
+        self._merge_due: _MergeDue | None = None
 
     # --- what rollouts need ------------------------------------------------------------------------------------------------------
 
@@ -149,13 +156,17 @@ class ExperienceManager:
         while distiller.queue:
             await distiller.read_batch()
 
-    async def merge(self, step: int) -> None:
-        """One merge of the bank. With a worker it only leaves word: the worker merges after the batch it is reading."""
+    async def merge(self, step: int, *, if_redundant: bool = False) -> None:
+        """One merge of the bank; with `if_redundant` only when `merge.redundancy` is reached. With a worker it only leaves word: the
+        worker looks, or merges, after the batch it is reading."""
+        due = _MergeDue(step, if_redundant)
         if self._worker is None:
-            await self._merge(step)
+            await self._merge(due)
             return
-        self._tally.count("merges_skipped", self._merge_due is not None)
-        self._merge_due = step
+        if self._merge_due is not None and not self._merge_due.if_redundant:
+            self._tally.count("merges_skipped", not if_redundant)
+            due = _MergeDue(step, if_redundant=False)
+        self._merge_due = due
         self._distilling.queue.changed.notify()
 
     # --- the background worker (async schedule) ----------------------------------------------------------------------------------
@@ -192,9 +203,12 @@ class ExperienceManager:
     async def _work(self) -> None:
         distiller = self._distilling
         while True:
-            if self._merge_due is not None:
-                await self._merge(self._merge_due)
-                self._merge_due = None
+            due = self._merge_due
+            if due is not None:
+                await self._merge(due)
+                # Word of a merge that was left while it only looked stands.
+                if self._merge_due is due or not due.if_redundant:
+                    self._merge_due = None
             elif distiller.queue:
                 await distiller.read_batch()
             else:
@@ -261,7 +275,7 @@ class ExperienceManager:
         return {
             "buffer": self.buffer.state_dict(),
             "rates": self.rates.state_dict(),
-            "merge_due": self._merge_due,
+            "merge_due": None if self._merge_due is None else list(self._merge_due),
             "merger": None if self._merger is None else self._merger.state_dict(),
             "distiller": None if self._distiller is None else self._distiller.state_dict(),
         }
@@ -270,7 +284,7 @@ class ExperienceManager:
         """Continue from what `state_dict` returned."""
         self.buffer.load_state_dict(state["buffer"])
         self.rates.load_state_dict(state["rates"])
-        self._merge_due = state["merge_due"]
+        self._merge_due = None if state["merge_due"] is None else _MergeDue(*state["merge_due"])
         if self._merger is not None:
             self._merger.load_state_dict(state["merger"])
         if self._distiller is not None:
@@ -318,20 +332,23 @@ class ExperienceManager:
             return {}
         return {generation.id: generation for generation in generations if generation is not None}
 
-    async def _merge(self, step: int) -> None:
+    async def _merge(self, due: _MergeDue) -> None:
         assert self._merger is not None
-        self._tally.count("merges")
         try:
-            unparsable = await self._merger.run(step)
+            if due.if_redundant and not await self._merger.redundant():
+                return
+            self._tally.count("merges")
+            self._tally.count("merges_for_redundancy", due.if_redundant)
+            unparsable = await self._merger.run(due.step)
         except (InfrastructureError, UserError):
             raise
         except Exception as error:
             self._tally.count("merge_failures")
-            self._tally.tell(f"the merge of step {step} was broken off, the extractor failed: {type(error).__name__}: {error}")
+            self._tally.tell(f"the merge of step {due.step} was broken off, the extractor failed: {type(error).__name__}: {error}")
             return
         if self._crediting is not None:
             for generation in unparsable:
-                self._crediting.credit_output(generation, "unparsable", step)
+                self._crediting.credit_output(generation, "unparsable", due.step)
 
 
 async def _first_of(waiter: "asyncio.Future[None]", worker: "asyncio.Task[None]") -> None:

@@ -121,8 +121,10 @@ class Schedule:
             if session.config.run.schedule == "lockstep":
                 await self._timed("distill", session.manager.drain())
         merge = session.config.merge
-        if session.flags.distil and merge.enabled and (step + 1) % merge.interval == 0:
-            await self._timed("merge", session.manager.merge(step))
+        if session.flags.distil and merge.enabled:
+            due = _due(merge.interval, step + 1)
+            if due or merge.redundancy is not None:
+                await self._timed("merge", session.manager.merge(step, if_redundant=not due))
 
     async def _lockstep_extractor(self, step: int) -> None:
         if self.session.flags.train_extractor:
