@@ -278,10 +278,9 @@ def test_outcomes_of_retired_entries_are_still_counted(bank):
     assert bank.entry(entry_id).stats.successes == 1
 
 
-def test_entries_can_be_paged_and_filtered(bank):
+def test_entries_can_be_filtered(bank):
     ids = [add(bank, f"note {i}", key=KEYS[i % 2], scope="ab"[i % 2]) for i in range(6)]
-    assert [e.id for e in bank.entries(after=ids[1], limit=2)] == ids[2:4]
-    assert [e.id for e in bank.entries(scope="a", after=ids[0])] == [ids[2], ids[4]]
+    assert [e.id for e in bank.entries(scope="a")] == ids[::2]
     assert [e.id for e in bank.entries(key_text=KEYS[1])] == ids[1::2]
     assert bank.entries(key_text="no such key") == []
 

@@ -290,26 +290,18 @@ class Bank:
             raise BankError(f"the bank has no entry {entry_id}; list them with `crl bank ls`")
         return entry_from_row(rows[0])
 
-    def entries(
-        self,
-        *,
-        live_only: bool = True,
-        scope: str | None = None,
-        key_text: str | None = None,
-        after: int = 0,
-        limit: int | None = None,
-    ) -> list[Entry]:
-        """Entries in order of id, from the first after `after`."""
-        conditions: dict[str, Any] = {"e.id > ?": after}
+    def entries(self, *, live_only: bool = True, scope: str | None = None, key_text: str | None = None) -> list[Entry]:
+        """Entries in order of id."""
+        conditions = ["e.retired_step IS NULL"] if live_only else ["1"]
+        values: list[str] = []
         if scope is not None:
-            conditions["e.scope = ?"] = scope
+            conditions.append("e.scope = ?")
+            values.append(scope)
         if key_text is not None:
-            conditions["e.key_id = (SELECT id FROM keys WHERE text = ?)"] = storable(key_text)
-        where = " AND ".join([*conditions, *(["e.retired_step IS NULL"] if live_only else [])])
+            conditions.append("e.key_id = (SELECT id FROM keys WHERE text = ?)")
+            values.append(storable(key_text))
         with self._state.lock:
-            rows = self._state.store.rows(
-                f"{SELECT_ENTRIES} WHERE {where} ORDER BY e.id LIMIT ?", (*conditions.values(), -1 if limit is None else limit)
-            )
+            rows = self._state.store.rows(f"{SELECT_ENTRIES} WHERE {' AND '.join(conditions)} ORDER BY e.id", values)
         return [entry_from_row(row) for row in rows]
 
     def filed(self) -> Iterator[tuple[int, str, int]]:
