@@ -10,7 +10,7 @@ Every operation costs the same in a bank of ten and of ten thousand entries. See
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from complementary_rl.config import BankConfig, RetrievalConfig
 from complementary_rl.errors import BankError
