@@ -239,6 +239,14 @@ class RetrievalConfig(Section):
     """β0 of that prior."""
     trial_rate: float = Field(0.0, ge=0, le=1)
     """Share of draws reserved for entries never shown yet (`value`), so that each gets a first trial."""
+    batch_size: int = Field(16, ge=1)
+    """B: queries of concurrent rollouts gathered for one search (schedule `async`)."""
+    max_wait: float = Field(0.001, ge=0)
+    """t_max: seconds a query waits for B to come together."""
+    searches: int = Field(2, ge=1)
+    """W: searches at the same time, each in a thread of its own (schedule `async`)."""
+    timeout: float = Field(10.0, gt=0)
+    """Seconds after which a rollout goes on without experience, as a free one (schedule `async`; in `lockstep` no clock decides)."""
 
 
 class MergeConfig(Section):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from complementary_rl.experience import index as index_module
 from complementary_rl.experience.index import VectorIndex
 
 D = 8
@@ -70,3 +71,55 @@ def test_an_identical_vector_has_similarity_one(top):
 def test_searching_an_empty_index_finds_nothing():
     found = VectorIndex(D).search(unit(0)[None], 5)[0]
     assert found.ids.tolist() == []
+
+
+@given(operations, operations, st.integers(0, 9), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_snapshot_stays_as_it_was_whatever_is_written(before, after, query_seed, release_first):
+    index, content = VectorIndex(D), {}
+    apply(index, content, before)
+    snapshot, then = index.snapshot(), dict(content)
+    apply(index, content, after[::2])
+    later, then_later = index.snapshot(), dict(content)
+    if release_first:
+        snapshot.release()
+    apply(index, content, after[1::2])
+    query = unit(query_seed)
+    seen = [(later, then_later), (index, content)] + ([] if release_first else [(snapshot, then)])
+    for searched, expected in seen:
+        [found] = searched.search(query[None], 5)
+        assert found.ids.tolist() == [i for i, _ in brute_force(expected, query, 5, -1.0)]
+
+
+def apply(index, content, ops):
+    for kind, vector_id, seed in ops:
+        if kind == "add" and vector_id not in content:
+            index.add(vector_id, unit(seed))
+            content[vector_id] = unit(seed)
+        elif kind == "remove" and vector_id in content:
+            index.remove(vector_id)
+            del content[vector_id]
+
+
+def test_blocks_are_copied_for_a_live_snapshot_only(monkeypatch):
+    monkeypatch.setattr(index_module, "_BLOCK", 32)
+    index = VectorIndex(D)
+    for i in range(100):
+        index.add(i, unit(i))
+    query = unit(7)[None]
+    expected = index.search(query, 9)[0].ids.tolist()
+    snapshot = index.snapshot()
+    shared = list(index._blocks)
+    for i in range(0, 100, 2):
+        index.remove(i)
+    for i in range(200, 260):
+        index.add(i, unit(i))
+    assert all(now is not then for now, then in zip(index._blocks, shared, strict=False))
+    assert snapshot.search(query, 9)[0].ids.tolist() == expected
+    snapshot.release()
+    own = list(index._blocks)
+    for i in range(1, 100, 2):
+        index.remove(i)
+    assert all(now is then for now, then in zip(index._blocks, own, strict=False))
+    content = {i: unit(i) for i in range(200, 260)}
+    assert index.search(query, 9)[0].ids.tolist() == [i for i, _ in brute_force(content, query[0], 9, -1.0)]

@@ -7,9 +7,10 @@ import pytest
 from helpers.banks import KEYS, AngleEmbedder, add, open_bank, retrieve
 
 from complementary_rl.config import RetrievalConfig
+from complementary_rl.experience import retrieval
 from complementary_rl.experience.bank import Query
-from complementary_rl.experience.live import Candidates
-from complementary_rl.experience.retrieval import Choice, choose, deal, paper_scores, trim, value_scores
+from complementary_rl.experience.live import Candidates, Pools
+from complementary_rl.experience.retrieval import Choice, deal
 
 PAPER = RetrievalConfig(score="paper", demote_probability=1.0)
 VALUE = RetrievalConfig(score="value")
@@ -32,15 +33,38 @@ def pool(similarity, *, retrieved=0, shown=0, successes=0, failures=0, last=-1, 
     )
 
 
+def choose(candidates, wanted, config, *, seed, step, training):
+    """The choices of one query."""
+    [choices] = retrieval.choose(pools(candidates), [wanted], config, seeds=[seed], step=step, training=training)
+    return choices
+
+
+def pools(*candidates):
+    """Pools of several queries."""
+    joined = Candidates(*(np.concatenate([getattr(c, name) for c in candidates]) for name in Candidates.__slots__))
+    return Pools(joined, np.array([len(c) for c in candidates]))
+
+
+def trim(candidates, size, config):
+    """The pool of one query, trimmed."""
+    return retrieval.trim(pools(candidates), [size], config).candidates
+
+
+def scores(candidates, config, *, seed, step=0, training):
+    """The score of every candidate, in their order."""
+    by_id = {c.entry_id: c.score for c in choose(candidates, len(candidates), config, seed=seed, step=step, training=training)}
+    return np.array([by_id[entry_id] for entry_id in candidates.ids.tolist()])
+
+
 # --- Eq 6 ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_paper_score_by_hand():
     candidates = pool([0.9, 0.8, 0.8, 0.1], retrieved=[0, 1, 3, 0], last=[-1, 7, 2, -1])
-    scores = paper_scores(candidates, PAPER, seed=0, step=8, training=True)
+    found = scores(candidates, PAPER, seed=0, step=8, training=True)
     # Rank scores 1, 1 − 1/4 for both of the tie, 1 − 3/4; λ = 0.4; only the second was retrieved within one step.
     expected = [1.0, 0.75 - 0.4 * math.log(2) - 1, 0.75 - 0.4 * math.log(4), 0.25]
-    np.testing.assert_allclose(scores, expected)
+    np.testing.assert_allclose(found, expected)
 
 
 def test_recency_reaches_back_recency_steps_and_zero_turns_it_off():
@@ -48,7 +72,7 @@ def test_recency_reaches_back_recency_steps_and_zero_turns_it_off():
 
     def demoted(steps, step=6):
         config = PAPER.model_copy(update={"recency_steps": steps})
-        return (paper_scores(candidates, config, seed=0, step=step, training=True) < 0.5).tolist()
+        return (scores(candidates, config, seed=0, step=step, training=True) < 0.5).tolist()
 
     assert demoted(0) == [False, False, False]
     assert demoted(1) == [True, False, False]
@@ -61,7 +85,7 @@ def test_demotion_happens_with_its_probability_by_the_seed():
     config = RetrievalConfig(score="paper", demote_probability=0.3)
 
     def demoted(seed):
-        return paper_scores(candidates, config, seed=seed, step=5, training=True) < 0.5
+        return scores(candidates, config, seed=seed, step=5, training=True) < 0.5
 
     assert demoted(1).mean() == pytest.approx(0.3, abs=0.03)
     assert (demoted(1) == demoted(1)).all()
@@ -70,7 +94,7 @@ def test_demotion_happens_with_its_probability_by_the_seed():
 
 def test_nothing_is_recent_in_evaluation():
     candidates = pool([0.9, 0.8], last=5)
-    np.testing.assert_allclose(paper_scores(candidates, PAPER, seed=0, step=5, training=False), [1.0, 0.5])
+    np.testing.assert_allclose(scores(candidates, PAPER, seed=0, step=5, training=False), [1.0, 0.5])
 
 
 def test_ties_go_to_the_more_similar_then_to_the_newer():
@@ -91,6 +115,36 @@ def test_the_paper_takes_the_pool_of_the_nearest_and_no_more(tmp_path):
         assert chosen <= {near, second}
 
 
+@pytest.mark.parametrize(
+    "config", [PAPER.model_copy(update={"demote_probability": 0.5}), VALUE, VALUE.model_copy(update={"trial_rate": 0.5})]
+)
+def test_queries_scored_together_are_scored_as_if_alone(config):
+    random = np.random.default_rng(0)
+    several = [
+        pool(
+            np.sort(random.choice([0.9, 0.8, 0.5, 0.4], size=n))[::-1],
+            retrieved=random.integers(5, size=n),
+            shown=random.integers(3, size=n),
+            successes=random.integers(9, size=n),
+            last=random.integers(-1, 9, size=n),
+        )
+        for n in random.integers(0, 12, size=60)
+    ]
+    wanted = random.integers(1, 5, size=60).tolist()
+    together = retrieval.choose(pools(*several), wanted, config, seeds=range(60), step=8, training=True)
+    assert together == [
+        choose(p, w, config, seed=i, step=8, training=True) for i, (p, w) in enumerate(zip(several, wanted, strict=True))
+    ]
+
+
+def test_a_demotion_that_could_not_change_the_choice_is_not_drawn_but_every_other_is():
+    """The first of one query is recent, the first of the other is not; both see what drawing for every entry would give."""
+    config = PAPER.model_copy(update={"demote_probability": 1.0, "diversity_lambda": 0.0})
+    assert [c.entry_id for c in choose(pool([0.9, 0.8, 0.7], last=[7, 7, -1]), 1, config, seed=0, step=8, training=True)] == [1]
+    assert [c.entry_id for c in choose(pool([0.9, 0.8, 0.7], last=[-1, 7, 7]), 1, config, seed=0, step=8, training=True)] == [3]
+    assert [c.entry_id for c in choose(pool([0.9, 0.8, 0.7], last=[-1, 7, -1]), 2, config, seed=0, step=8, training=True)] == [3, 1]
+
+
 def test_training_rotates_through_equals_under_eq_6(tmp_path):
     with open_bank(tmp_path / "b") as bank:
         ids = [add(bank, f"note {i}") for i in range(4)]
@@ -103,14 +157,14 @@ def test_training_rotates_through_equals_under_eq_6(tmp_path):
 
 def test_evaluation_takes_the_posterior_mean_times_squared_cosine():
     candidates = pool([1.0, 0.5, -0.2], successes=[3, 30, 30], failures=[1, 0, 0])
-    scores = value_scores(candidates, VALUE, seed=0, training=False)
-    np.testing.assert_allclose(scores, [3.4 / 6.4, 30.4 / 32.4 * 0.25, 0.0])
+    found = scores(candidates, VALUE, seed=0, training=False)
+    np.testing.assert_allclose(found, [3.4 / 6.4, 30.4 / 32.4 * 0.25, 0.0])
 
 
 def test_thompson_sampling_repeats_by_seed_and_follows_the_posterior():
     candidates = pool([1.0, 1.0], successes=[8, 1], failures=[2, 5])
-    draws = np.array([value_scores(candidates, VALUE, seed=seed, training=True) for seed in range(3000)])
-    np.testing.assert_array_equal(draws[5], value_scores(candidates, VALUE, seed=5, training=True))
+    draws = np.array([scores(candidates, VALUE, seed=seed, training=True) for seed in range(3000)])
+    np.testing.assert_array_equal(draws[5], scores(candidates, VALUE, seed=5, training=True))
     np.testing.assert_allclose(draws.mean(axis=0), [8.4 / 12.4, 1.4 / 8.4], atol=0.01)
     assert 0 < (draws[:, 1] > draws[:, 0]).mean() < 0.1
 
@@ -131,7 +185,7 @@ def test_a_crowded_key_keeps_its_best_and_its_newest_in_the_pool():
     assert kept.ids.tolist() == [7, 6, 5, 2, 1]
     assert kept.successes.tolist() == [0, 0, 0, 3, 2]
     assert trim(candidates, 5, PAPER).ids.tolist() == [7, 6, 5, 4, 3]
-    assert trim(candidates, 7, VALUE) is candidates
+    assert trim(candidates, 7, VALUE).ids.tolist() == candidates.ids.tolist()
 
 
 @pytest.mark.parametrize(("shown", "kept"), [([0] * 6, [6, 5, 4, 3]), ([1] * 6, [6, 5, 4, 3]), ([0, 1, 1, 1, 1, 1], [6, 5, 4, 3])])

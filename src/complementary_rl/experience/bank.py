@@ -15,7 +15,7 @@ from typing import Any, Self
 from complementary_rl.config import BankConfig, RetrievalConfig
 from complementary_rl.errors import BankError
 from complementary_rl.experience import jsonl, parquet, replay, store, transfer
-from complementary_rl.experience.embedding import Embedder
+from complementary_rl.experience.embedding import CachedEmbedder, Embedder
 from complementary_rl.experience.records import (
     SELECT_ENTRIES,
     LogRecord,
@@ -24,7 +24,7 @@ from complementary_rl.experience.records import (
     generation_to_row,
     storable,
 )
-from complementary_rl.experience.retrieval import Query, Retrieved
+from complementary_rl.experience.retrieval import Choice, Query, Retrieved
 from complementary_rl.experience.retriever import Retriever
 from complementary_rl.experience.revert import Reverted, revert
 from complementary_rl.experience.state import WRITING_KINDS, Added, BankState, Draft
@@ -41,7 +41,7 @@ class Bank:
     Steps never run back: an operation that names an earlier step than the bank has seen is logged at the latest one.
     """
 
-    def __init__(self, state: BankState, embedder: Embedder) -> None:
+    def __init__(self, state: BankState, embedder: CachedEmbedder) -> None:
         """Use `Bank.open`."""
         self.embedder = embedder
         self._state = state
@@ -70,10 +70,11 @@ class Bank:
         """
         opened = store.BankStore(path, read_only=read_only)
         try:
-            dimensions = _claim(opened, embedder, run_id)
+            cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
+            dimensions = _claim(opened, cached, run_id)
             prior = retrieval or _DEFAULT_RETRIEVAL
-            state = BankState(opened, config, embedder, dimensions, (prior.prior_success, prior.prior_failure))
-            return cls(state, embedder)
+            state = BankState(opened, config, cached, dimensions, (prior.prior_success, prior.prior_failure))
+            return cls(state, cached)
         except BaseException:
             opened.close()
             raise
@@ -256,7 +257,20 @@ class Bank:
         All queries of a call see the bank as it was before it. `training` counts each chosen entry as retrieved at `step`
         and logs it; without it nothing moves and nothing is written.
         """
-        return self._retriever.retrieve(queries, step=step, config=retrieval, training=training)
+        chosen = self.choose(queries, step=step, retrieval=retrieval, training=training)
+        return self.hand_out(queries, chosen, step=step, training=training)
+
+    def choose(self, queries: Sequence[Query], *, step: int, retrieval: RetrievalConfig, training: bool) -> list[list[Choice]]:
+        """The first half of `retrieve`: which entries, without counting them, best first. Searches a snapshot of the index: other
+        threads may write meanwhile. Texts that are equal are embedded and searched once."""
+        return self._retriever.choose(queries, step=step, config=retrieval, training=training)
+
+    def hand_out(
+        self, queries: Sequence[Query], chosen: Sequence[Sequence[Choice]], *, step: int, training: bool
+    ) -> list[list[list[Retrieved]]]:
+        """The other half: count what `choose` chose, fetch its texts, deal it out. An entry that retired in between is still shown,
+        as it would be to a rollout that had just begun."""
+        return self._retriever.hand_out(queries, chosen, step=step, training=training)
 
     def search_text(self, query: str, limit: int) -> list[tuple[Entry, float]]:
         """The live entries of all scopes whose keys are nearest to a text, with their cosine; nearest first."""

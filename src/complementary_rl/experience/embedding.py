@@ -5,13 +5,14 @@ import re
 import threading
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from complementary_rl.errors import UserError
+from complementary_rl.types import Metrics
 
 Vectors = NDArray[np.float32]
 
@@ -167,7 +168,11 @@ class SentenceTransformerEmbedder:
 
 
 class CachedEmbedder:
-    """Keeps the vectors of the last `size` different texts (groups share a description). Safe to use from several threads."""
+    """Keeps the vectors of the last `size` different texts (groups share a description). Safe to use from several threads.
+
+    A cache belongs to one embedder, so a text is never given the vector of another. The model embeds for one thread at a time (few can
+    do otherwise); who finds all texts in the cache does not wait for it.
+    """
 
     def __init__(self, inner: Embedder, size: int = 16_384) -> None:
         assert size >= 1
@@ -175,6 +180,9 @@ class CachedEmbedder:
         self._size = size
         self._rows: OrderedDict[str, Vectors] = OrderedDict()
         self._lock = threading.Lock()
+        self._model = threading.Lock()
+        self.hits = 0
+        """Different texts, call by call, whose vector was there."""
         self.misses = 0
         """Texts the inner embedder had to embed."""
 
@@ -187,20 +195,47 @@ class CachedEmbedder:
         return self._inner.dimensions
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        with self._lock:
-            found = {text: self._rows[text] for text in texts if text in self._rows}
-            missing = [text for text in dict.fromkeys(texts) if text not in found]
-            if missing:
-                found.update(zip(missing, self._inner.embed(missing), strict=True))
-                self.misses += len(missing)
-            for text in dict.fromkeys(texts):
-                self._rows[text] = found[text]
-                self._rows.move_to_end(text)
-            while len(self._rows) > self._size:
-                self._rows.popitem(last=False)
+        found = self.known(texts)
+        if len(found) < len(set(texts)):
+            with self._model:
+                # Another thread may have embedded some of them while this one waited for the model.
+                found |= self.known([text for text in dict.fromkeys(texts) if text not in found])
+                missing = [text for text in dict.fromkeys(texts) if text not in found]
+                if missing:
+                    found.update(zip(missing, self._inner.embed(missing), strict=True))
+                self._remember(found, misses=len(missing))
         if not texts:
             return np.zeros((0, self.dimensions), dtype=np.float32)
         return np.stack([found[text] for text in texts])
+
+    def known(self, texts: Iterable[str]) -> dict[str, Vectors]:
+        """The vectors of those texts that are cached."""
+        with self._lock:
+            found = {text: self._rows[text] for text in texts if text in self._rows}
+            for text in found:
+                self._rows.move_to_end(text)
+            self.hits += len(found)
+        return found
+
+    def take_metrics(self) -> Metrics:
+        """`embedded_texts` and `embedding_hit_share` since the last call; without the share if nothing was asked for."""
+        with self._lock:
+            hits, misses, self.hits, self.misses = self.hits, self.misses, 0, 0
+        return {"embedded_texts": float(misses), **({"embedding_hit_share": hits / (hits + misses)} if hits + misses else {})}
+
+    def keep(self, rows: Mapping[str, Vectors]) -> None:
+        """Cache vectors that were stored elsewhere; they count as hits."""
+        self._remember(rows, hits=len(rows))
+
+    def _remember(self, rows: Mapping[str, Vectors], *, hits: int = 0, misses: int = 0) -> None:
+        with self._lock:
+            self.hits += hits
+            self.misses += misses
+            for text, row in rows.items():
+                self._rows[text] = row
+                self._rows.move_to_end(text)
+            while len(self._rows) > self._size:
+                self._rows.popitem(last=False)
 
 
 def make_embedder(name: str) -> CachedEmbedder:

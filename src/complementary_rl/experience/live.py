@@ -9,12 +9,14 @@ index holds a row per *key*: searching costs what the number of different tasks 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain, compress, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from complementary_rl.experience.embedding import Vectors
 from complementary_rl.experience.index import VectorIndex
+from complementary_rl.experience.near_keys import KeySnapshot, NearKeys
 from complementary_rl.types import EntryStats
 
 Ints = NDArray[np.int64]
@@ -38,12 +40,38 @@ class Candidates:
         return len(self.ids)
 
     def take(self, places: Ints) -> "Candidates":
-        """The candidates at `places`, which must ascend."""
+        """The candidates at `places`."""
         return Candidates(*(getattr(self, field.name)[places] for field in fields(self)))
 
 
+class Pools:
+    """The pools of several queries, one after the other: their `candidates` [n], and their `sizes` [q]."""
+
+    def __init__(self, candidates: Candidates, sizes: Ints) -> None:
+        self.candidates = candidates
+        self.sizes = sizes
+        self.starts: Ints = np.cumsum(sizes) - sizes
+        self.owner: Ints = np.repeat(np.arange(len(sizes)), sizes)
+
+    def part(self, number: int) -> slice:
+        """Where the candidates of a pool are."""
+        return slice(int(self.starts[number]), int(self.starts[number] + self.sizes[number]))
+
+    def take(self, numbers: Sequence[int]) -> "Pools":
+        """Pools by number, in any order and any number of times."""
+        chosen = np.array(numbers, dtype=np.int64)
+        sizes = self.sizes[chosen]
+        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return Pools(self.candidates.take(np.repeat(self.starts[chosen], sizes) + inside), sizes)
+
+    def keep(self, kept: NDArray[np.bool_]) -> "Pools":
+        """Without the candidates that are not `kept` [n]."""
+        sizes = np.bincount(self.owner[kept], minlength=len(self.sizes))
+        return Pools(self.candidates.take(np.flatnonzero(kept)), sizes)
+
+
 class LiveEntries:
-    """The live entries of a bank. Every operation is O(1) in the number of entries, but for eviction, O(log n), and search."""
+    """The live entries of a bank. Every operation is O(1) in the number of entries, but for eviction, O(log n)."""
 
     def __init__(self, dimensions: int, eviction: str, prior: tuple[float, float]) -> None:
         self._dimensions = dimensions
@@ -108,9 +136,12 @@ class LiveEntries:
             if not len(self._indexes[scope]):
                 del self._indexes[scope]
 
-    def count_retrieved(self, entry_id: int, step: int) -> None:
-        slot = self._slots[entry_id]
-        self._table["retrieved"][slot] += 1
+    def count_retrieved(self, entry_id: int, step: int, times: int) -> None:
+        """Entries that have left are ignored."""
+        slot = self._slots.get(entry_id)
+        if slot is None:
+            return
+        self._table["retrieved"][slot] += times
         self._table["last_retrieved"][slot] = max(step, int(self._table["last_retrieved"][slot]))
         if self._eviction == "lru":
             self._enqueue(slot, entry_id)
@@ -139,9 +170,6 @@ class LiveEntries:
                 return entry_id
             heapq.heappop(self._queue)
 
-    def scopes(self) -> list[str]:
-        return sorted(self._indexes)
-
     def shelves(self) -> Iterator[tuple[str, int, int]]:
         """(scope, key id, number of entries) of every shelf."""
         return ((scope, key_id, len(shelf)) for (scope, key_id), shelf in self._shelves.items())
@@ -151,47 +179,35 @@ class LiveEntries:
         slots = np.fromiter(self._slots.values(), dtype=np.int64, count=len(self))
         return int(np.count_nonzero(self._table["retrieved"][slots] == 0))
 
-    def search(self, queries: Vectors, scopes: Sequence[str], pool: Sequence[int], *, floor: float) -> list[Candidates]:
-        """For every query [q, d] the `pool` nearest entries of its scope with at least `floor` similarity.
+    def snapshot(self, scopes: Iterable[str] | None) -> KeySnapshot:
+        """The keys of some scopes (None: of all) as they are now. Release it, or every write goes on copying."""
+        names = self._indexes if scopes is None else self._indexes.keys() & set(scopes)
+        return KeySnapshot({scope: self._indexes[scope].snapshot() for scope in names})
 
-        Shelves are not split: a pool holds more than asked for when that many entries are as near as its last one.
+    def pools(self, keys: Sequence[NearKeys], sizes: Sequence[int]) -> Pools:
+        """For every list of keys the entries filed under its nearest, at least `sizes` of them if there are as many.
+
+        Shelves are not split: a pool holds more than asked for when that many entries are as near as its last one. Keys that have
+        left since they were found are passed over.
         """
-        results: list[Candidates | None] = [None] * len(scopes)
-        for scope in dict.fromkeys(scopes):
-            members = [i for i, name in enumerate(scopes) if name == scope]
-            index = self._indexes.get(scope)
-            found = index.search(queries[members], max(pool[i] for i in members), floor) if index is not None else []
-            for i, neighbours in zip(members, found, strict=False):
-                results[i] = self._pool(
-                    [(scope, int(key_id), float(near)) for key_id, near in zip(neighbours.ids, neighbours.similarity, strict=True)],
-                    pool[i],
-                )
-        return [result if result is not None else self._pool([], 0) for result in results]
-
-    def search_elsewhere(self, query: Vectors, scope: str | None, pool: int, *, floor: float) -> Candidates:
-        """As `search` for a query [d], in all scopes but one (None: in all)."""
-        keys = []
-        for name in self.scopes():
-            if name != scope:
-                found = self._indexes[name].search(query[None], pool, floor)[0]
-                keys += [(name, int(key_id), float(near)) for key_id, near in zip(found.ids, found.similarity, strict=True)]
-        keys.sort(key=lambda key: -key[2])
-        return self._pool(keys, pool)
-
-    def _pool(self, keys: Iterable[tuple[str, int, float]], size: int) -> Candidates:
-        slots: list[int] = []
-        similarity: list[float] = []
-        for scope, key_id, near in keys:
-            if len(slots) >= size and near != similarity[-1]:
-                break
-            shelf = self._shelves[scope, key_id]
-            slots += shelf
-            similarity += [near] * len(shelf)
-        chosen, near_by = np.array(slots, dtype=np.int64), np.array(similarity)
-        order = np.lexsort((-self._table["ids"][chosen], -near_by))
-        chosen = chosen[order]
-        columns = [self._table[name][chosen] for name in _COLUMNS[1:6]]
-        return Candidates(self._table["ids"][chosen], near_by[order], *columns)
+        flat = [key for near_keys in keys for key in near_keys.keys]
+        near = np.array([cosine for near_keys in keys for cosine in near_keys.cosines])
+        owner = np.repeat(np.arange(len(keys)), [len(near_keys.keys) for near_keys in keys])
+        shelves = list(map(self._shelves.get, flat, repeat(())))
+        lengths = np.fromiter(map(len, shelves), dtype=np.int64, count=len(shelves))
+        before = np.cumsum(lengths) - lengths
+        before -= before[np.searchsorted(owner, owner)] if len(owner) else 0
+        wanted = np.array(sizes, dtype=np.int64)[owner]
+        last = np.full(len(keys), np.nan)
+        filling = (before < wanted) & (before + lengths >= wanted)
+        last[owner[filling]] = near[filling]
+        used = (before < wanted) | (near == last[owner])
+        slots = np.fromiter(chain.from_iterable(compress(shelves, used.tolist())), dtype=np.int64)
+        near, owner = np.repeat(near[used], lengths[used]), np.repeat(owner[used], lengths[used])
+        order = np.lexsort((-self._table["ids"][slots], -near, owner))
+        slots = slots[order]
+        ids, *columns = (self._table[name][slots] for name in _COLUMNS[:6])
+        return Pools(Candidates(ids, near[order], *columns), np.bincount(owner, minlength=len(keys)))
 
     def _worth(self, slot: int) -> float:
         if self._eviction == "value":

@@ -6,27 +6,30 @@
                      └→ extractor's buffer ──→ extractor loop
 
 It runs in one event loop. Bank operations are short and synchronous, and nothing is held across an await, so there is no lock that a
-cancelled task could leave behind. Only the extractor is awaited; all that the actor's loop ever waits for is `ask`, which has a time
-limit, and room in the queue.
+cancelled task could leave behind. Only the extractor and the query path are awaited; all that the actor's loop ever waits for is
+`retrieve` and `ask`, which have time limits, and room in the queue.
 
 Without a worker (lockstep) `drain` and `merge` do their work where they are called. With one (async, see `start`) it distils and merges in
 the background, and both return at once or wait for it with a limit.
+
+Retrieval for training takes the query path in the schedule `async` (micro-batches, threads, deadlines). In lockstep, and for
+evaluation, it is one synchronous call: no clock may decide what a deterministic run or a measurement sees.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from complementary_rl.config import Config
 from complementary_rl.errors import InfrastructureError, UserError
-from complementary_rl.experience.bank import Bank, Query, Retrieved
+from complementary_rl.experience.bank import Bank, Query
 from complementary_rl.experience.buffer import ExtractorBuffer
 from complementary_rl.experience.crediting import Crediting, Output, by_group
 from complementary_rl.experience.distiller import Distiller, Judge, SetAside
 from complementary_rl.experience.extractor import Extractor
 from complementary_rl.experience.gate import SuccessRates
 from complementary_rl.experience.merge import Merger
+from complementary_rl.experience.query_path import Hands, QueryPath
 from complementary_rl.experience.questions import Answer, Question
 from complementary_rl.experience.selection import best_and_worst
 from complementary_rl.experience.tally import Tally
@@ -65,6 +68,7 @@ class ExperienceManager:
         if extractor is not None:
             self._distiller = Distiller(bank, extractor, config.distill, self._tally, credit=self._credit_output, judge=judge)
             self._merger = Merger(bank, extractor, config.merge, self._tally)
+        self._query_path = QueryPath(bank, config.retrieval, self._tally) if config.run.schedule == "async" else None
         self._worker: asyncio.Task[None] | None = None
         self._merge_due: int | None = None
 
@@ -72,28 +76,26 @@ class ExperienceManager:
 
     async def retrieve(self, tasks: Sequence[Task], seeds: Sequence[int], step: int, *, training: bool) -> list[list[Shelved]]:
         """Sets of (entry id, text) to show, per task: `entries_per_group` of them while training, one in evaluation; [] when the
-        bank has nothing near enough."""
+        bank has nothing near enough or the answer is late (`retrieval.timeout`), so that the rollouts are free."""
         settings = self._config.retrieval
         sets = settings.entries_per_group if training else 1
         queries = [
             Query(task.description, task.scope, settings.entries_per_rollout, seed, sets)
             for task, seed in zip(tasks, seeds, strict=True)
         ]
-        found = self.bank.retrieve(queries, step=step, retrieval=settings, training=training)
-        if training:
-            self._measure_lag([entry for hands in found for hand in hands for entry in hand], step)
+        found = await self._find(queries, step, training=training)
         return [[[(entry.entry_id, entry.text) for entry in hand] for hand in hands] for hands in found]
 
     async def ask(self, questions: Sequence[Question], step: int, *, training: bool = True) -> list[Answer | None]:
         """search_and_ask: retrieve for each question and let the extractor answer, within `tool.timeout` seconds.
 
-        None stands for a question about which the bank holds nothing (nothing is made up for it), or whose answer is empty or did
-        not come in time. `training` counts the entries as retrieved.
+        None stands for a question about which the bank holds nothing (nothing is made up for it), or whose entries or answer did not
+        come in time, or whose answer is empty. `training` counts the entries as retrieved.
         """
         assert self._extractor is not None
         self._tally.count("questions", len(questions))
         queries = [Query(f"{q.task.description} {q.question}", q.task.scope, ENTRIES_PER_QUESTION, q.seed) for q in questions]
-        found = self.bank.retrieve(queries, step=step, retrieval=self._config.retrieval, training=training)
+        found = await self._find(queries, step, training=training)
         texts = {q.id: [entry.text for hand in hands for entry in hand] for q, hands in zip(questions, found, strict=True)}
         known = [question for question in questions if texts[question.id]]
         generations = await self._answers(known, [texts[question.id] for question in known])
@@ -182,6 +184,11 @@ class ExperienceManager:
             left = len(self._distilling.queue)
             self._tally.tell(f"{left} episodes still waited for distillation after {within:.0f} s; they stay queued")
 
+    def close(self) -> None:
+        """End the threads of the query path. Idempotent."""
+        if self._query_path is not None:
+            self._query_path.close()
+
     async def _work(self) -> None:
         distiller = self._distilling
         while True:
@@ -237,6 +244,9 @@ class ExperienceManager:
         """What happened since the last call, and how things stand now; docs/experience.md names them all."""
         metrics = self._tally.take()
         metrics |= {f"bank_{name}": float(value) for name, value in self.bank.counts().items()}
+        if self._query_path is not None:
+            # A cache is cold after a resume: in lockstep its counts would be the one difference to the unbroken run.
+            metrics |= self.bank.embedder.take_metrics()
         metrics["queue"] = float(len(self._distiller.queue)) if self._distiller is not None else 0.0
         metrics["buffer"] = float(len(self.buffer))
         metrics["dropped_stale"] = float(self.buffer.dropped_stale)
@@ -277,6 +287,20 @@ class ExperienceManager:
         if self._crediting is not None:
             self._crediting.credit_output(generation, output, step)
 
+    async def _find(self, queries: Sequence[Query], step: int, *, training: bool) -> list[Hands]:
+        """The sets of each query; none where the answer is late."""
+        if training and self._query_path is not None:
+            found = await self._query_path.retrieve(queries, step)
+            if found is None:
+                return [[] for _ in queries]
+        else:
+            found = self.bank.retrieve(queries, step=step, retrieval=self._config.retrieval, training=training)
+        first = {entry.entry_id: entry.first_after for hands in found for hand in hands for entry in hand}
+        for steps in first.values():
+            if steps is not None:
+                self._tally.observe("lag_steps", steps)
+        return found
+
     async def _answers(self, questions: Sequence[Question], texts: Sequence[Sequence[str]]) -> dict[str, Generation]:
         assert self._extractor is not None
         tool = self._config.tool
@@ -308,13 +332,6 @@ class ExperienceManager:
         if self._crediting is not None:
             for generation in unparsable:
                 self._crediting.credit_output(generation, "unparsable", step)
-
-    def _measure_lag(self, retrieved: Sequence[Retrieved], step: int) -> None:
-        """Steps from the episode an entry was learnt from to the first retrieval."""
-        for entry_id, times in Counter(entry.entry_id for entry in retrieved).items():
-            entry = self.bank.entry(entry_id)
-            if entry.stats.retrieved == times:
-                self._tally.observe("lag_steps", step - entry.created_step)
 
 
 async def _first_of(waiter: "asyncio.Future[None]", worker: "asyncio.Task[None]") -> None:

@@ -1,93 +1,163 @@
-"""Retrieval on an open bank: query vectors, pools, choices, and the counting that training does."""
+"""Retrieval on an open bank: query vectors, pools, choices, and the counting that training does.
 
+    texts ── cache, keys of the bank, embedder ─→ vectors ── snapshot of the index ─→ near keys ── lock ─→ pools ─→ choices
+                                                                                                              lock: count, texts
+
+Equal texts are embedded and searched once. The lock is held for work on the pools and never for a matrix product or an embedding.
+"""
+
+import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from complementary_rl.config import RetrievalConfig
-from complementary_rl.experience.embedding import Embedder, Vectors
+from complementary_rl.experience.embedding import CachedEmbedder, Vectors
+from complementary_rl.experience.live import Pools
+from complementary_rl.experience.near_keys import NearKeys
 from complementary_rl.experience.records import storable
 from complementary_rl.experience.retrieval import Choice, Query, Retrieved, choose, deal, trim
 from complementary_rl.experience.state import BankState
 from complementary_rl.seeds import derive_seed
 
+_ROWS = 100
+"""Rows written by one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What queries have in common that are searched for once."""
+
+    text: str
+    scope: str
+    size: int
+
 
 class Retriever:
-    """What `Bank.retrieve` and `Bank.search_text` do."""
+    """What `Bank.choose`, `Bank.hand_out` and `Bank.search_text` do."""
 
-    def __init__(self, state: BankState, embedder: Embedder) -> None:
+    def __init__(self, state: BankState, embedder: CachedEmbedder) -> None:
         self._state = state
         self._embedder = embedder
 
-    def retrieve(
-        self, queries: Sequence[Query], *, step: int, config: RetrievalConfig, training: bool
+    def choose(self, queries: Sequence[Query], *, step: int, config: RetrievalConfig, training: bool) -> list[list[Choice]]:
+        """See `Bank.choose`."""
+        wanted = [_Search(query.text, query.scope, query.wanted * config.pool_factor) for query in queries]
+        searches = list(dict.fromkeys(wanted))
+        vectors = self._query_vectors([search.text for search in searches])
+        place = {search: i for i, search in enumerate(searches)}
+        places = [place[search] for search in wanted]
+        scopes, sizes = [search.scope for search in searches], [search.size for search in searches]
+        with self._state.snapshot(None if config.cross_task else scopes) as keys:
+            pools = self._pools(keys.search(vectors, scopes, sizes, floor=config.min_similarity), sizes, config)
+            chosen = choose(
+                pools.take(places),
+                [query.wanted for query in queries],
+                config,
+                seeds=[query.seed for query in queries],
+                step=step,
+                training=training,
+            )
+            short = [n for n, (query, choices) in enumerate(zip(queries, chosen, strict=True)) if len(choices) < query.wanted]
+            if config.cross_task and short:
+                others = list(dict.fromkeys(places[n] for n in short))
+                found = keys.search_elsewhere(
+                    vectors[others], [scopes[i] for i in others], [sizes[i] for i in others], floor=config.min_similarity
+                )
+                elsewhere = self._pools(found, [sizes[i] for i in others], config)
+                more = choose(
+                    elsewhere.take([others.index(places[n]) for n in short]),
+                    [queries[n].wanted - len(chosen[n]) for n in short],
+                    config,
+                    seeds=[derive_seed(queries[n].seed, "elsewhere") for n in short],
+                    step=step,
+                    training=training,
+                )
+                for n, choices in zip(short, more, strict=True):
+                    chosen[n] += choices
+        return chosen
+
+    def hand_out(
+        self, queries: Sequence[Query], chosen: Sequence[Sequence[Choice]], *, step: int, training: bool
     ) -> list[list[list[Retrieved]]]:
-        """See `Bank.retrieve`. Embedding happens outside the bank's lock."""
-        vectors = self._query_vectors([query.text for query in queries])
+        """See `Bank.hand_out`."""
         with self._state.lock:
-            chosen = self._choose(queries, vectors, step, config, training)
+            known = {
+                entry_id: (text, step - created if training and not retrieved else None)
+                for entry_id, text, created, retrieved in self._rows({choice.entry_id for choices in chosen for choice in choices})
+            }
             if training:
                 self._count(queries, chosen, step)
-            texts = self._texts({choice.entry_id for choices in chosen for choice in choices})
         return [
-            [[Retrieved(c.entry_id, texts[c.entry_id], c.similarity, c.score) for c in hand] for hand in deal(choices, query.sets)]
-            for query, choices in zip(queries, chosen, strict=True)
+            [
+                [Retrieved(c.entry_id, known[c.entry_id][0], c.similarity, c.score, known[c.entry_id][1]) for c in hand]
+                for hand in hands
+            ]
+            for hands in (deal(choices, query.sets) for query, choices in zip(queries, chosen, strict=True))
         ]
 
     def nearest(self, text: str, limit: int) -> list[tuple[int, float]]:
         """(entry id, cosine) of the live entries nearest to a text in all scopes."""
-        vector = self._query_vectors([text])[0]
+        vectors = self._query_vectors([text])
+        with self._state.snapshot(None) as keys:
+            found = keys.search_elsewhere(vectors, [None], [limit], floor=-1.0)
         with self._state.lock:
-            pool = self._state.live.search_elsewhere(vector, None, limit, floor=-1.0)
-        return list(zip(pool.ids.tolist(), pool.similarity.tolist(), strict=True))[:limit]
+            nearest = self._state.live.pools(found, [limit]).candidates
+        return list(zip(nearest.ids.tolist(), nearest.similarity.tolist(), strict=True))[:limit]
 
     def _query_vectors(self, texts: Sequence[str]) -> Vectors:
         """Vectors of queries, [len(texts), d]. A text that is a key of the bank has the stored vector, bit for bit."""
-        found: dict[str, Vectors] = {}
-        with self._state.lock:
-            for text in dict.fromkeys(texts):
-                rows = self._state.store.rows("SELECT vector FROM keys WHERE text = ?", (storable(text),))
-                if rows:
-                    found[text] = np.frombuffer(rows[0][0], dtype="<f4")
-        unknown = [text for text in dict.fromkeys(texts) if text not in found]
-        if unknown:
-            found.update(zip(unknown, self._embedder.embed(unknown), strict=True))
+        found = self._embedder.known(texts)
+        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        if missing:
+            stored: dict[str, Vectors] = {}
+            with self._state.lock:
+                for text in missing:
+                    rows = self._state.store.rows("SELECT vector FROM keys WHERE text = ?", (storable(text),))
+                    if rows:
+                        stored[text] = np.frombuffer(rows[0][0], dtype="<f4")
+            self._embedder.keep(stored)
+            unknown = [text for text in missing if text not in stored]
+            found |= stored
+            if unknown:
+                found.update(zip(unknown, self._embedder.embed(unknown), strict=True))
         return np.stack([found[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32)
 
-    def _choose(
-        self, queries: Sequence[Query], vectors: Vectors, step: int, config: RetrievalConfig, training: bool
-    ) -> list[list[Choice]]:
-        floor = config.min_similarity
-        sizes = [query.wanted * config.pool_factor for query in queries]
-        live = self._state.live
-        pools = live.search(vectors, [query.scope for query in queries], sizes, floor=floor)
-        chosen = []
-        for query, vector, size, pool in zip(queries, vectors, sizes, pools, strict=True):
-            choices = choose(trim(pool, size, config), query.wanted, config, seed=query.seed, step=step, training=training)
-            missing = query.wanted - len(choices)
-            if missing and config.cross_task:
-                others = live.search_elsewhere(vector, query.scope, size, floor=floor)
-                seed = derive_seed(query.seed, "elsewhere")
-                choices += choose(trim(others, size, config), missing, config, seed=seed, step=step, training=training)
-            chosen.append(choices)
-        return chosen
+    def _pools(self, keys: Sequence[NearKeys], sizes: Sequence[int], config: RetrievalConfig) -> Pools:
+        with self._state.lock:
+            pools = self._state.live.pools(keys, sizes)
+        return trim(pools, sizes, config)
 
     def _count(self, queries: Sequence[Query], chosen: Sequence[Sequence[Choice]], step: int) -> None:
         with self._state.transaction():
             step = self._state.tick(step)
-            for query, choices in zip(queries, chosen, strict=True):
-                for choice in choices:
-                    self._state.store.run(
-                        "UPDATE entries SET retrieved = retrieved + 1, last_retrieved_step = ? WHERE id = ?",
-                        (step, choice.entry_id),
-                    )
-                    self._state.store.run(
-                        "INSERT INTO retrievals (step, entry_id, scope, similarity, score) VALUES (?, ?, ?, ?, ?)",
-                        (step, choice.entry_id, query.scope, choice.similarity, choice.score),
-                    )
-                    self._state.live.count_retrieved(choice.entry_id, step)
+            times = Counter(choice.entry_id for choices in chosen for choice in choices)
+            # Few statements: SQLite gives the interpreter's lock away at each, and with other threads it is long in coming back.
+            self._state.store.run(
+                "UPDATE entries SET retrieved = retrieved + times, last_retrieved_step = ? "
+                "FROM (SELECT value ->> 0 AS entry, value ->> 1 AS times FROM json_each(?)) WHERE id = entry",
+                (step, json.dumps(list(times.items()))),
+            )
+            taken = [
+                (step, choice.entry_id, query.scope, choice.similarity, choice.score)
+                for query, choices in zip(queries, chosen, strict=True)
+                for choice in choices
+            ]
+            for start in range(0, len(taken), _ROWS):
+                rows = taken[start : start + _ROWS]
+                values = ", ".join(["(?, ?, ?, ?, ?)"] * len(rows))
+                self._state.store.run(
+                    f"INSERT INTO retrievals (step, entry_id, scope, similarity, score) VALUES {values}",
+                    [value for row in rows for value in row],
+                )
+            for entry_id, number in times.items():
+                self._state.live.count_retrieved(entry_id, step, number)
 
-    def _texts(self, ids: Iterable[int]) -> dict[int, str]:
-        wanted = list(ids)
-        marks = ", ".join("?" * len(wanted))
-        return dict(self._state.store.rows(f"SELECT id, text FROM entries WHERE id IN ({marks})", wanted))
+    def _rows(self, ids: Iterable[int]) -> list[tuple[int, str, int, int]]:
+        """(id, text, step of creation, times retrieved) of entries."""
+        return self._state.store.rows(
+            "SELECT id, text, created_step, retrieved FROM entries WHERE id IN (SELECT value FROM json_each(?))",
+            (json.dumps(list(ids)),),
+        )

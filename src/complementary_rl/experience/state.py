@@ -6,7 +6,7 @@ File and memory change together: what a transaction did in memory is read again 
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from complementary_rl.errors import BankError
 from complementary_rl.experience.duplicates import Duplicates
 from complementary_rl.experience.embedding import Embedder, Vectors
 from complementary_rl.experience.live import LiveEntries
+from complementary_rl.experience.near_keys import KeySnapshot
 from complementary_rl.experience.records import SELECT_LIVE, STATS, combined, fingerprint, storable
 from complementary_rl.experience.store import BankStore
 from complementary_rl.types import EntryStats
@@ -50,7 +51,7 @@ class Draft:
 
 
 class BankState:
-    """The store and everything in memory that mirrors it. `lock` guards all of it; whoever reads holds it too.
+    """The store and everything in memory that mirrors it. `lock` guards all of it; whoever reads holds it too, but for a `snapshot`.
 
     `prior` (α0, β0) ranks entries for eviction by value.
     """
@@ -101,6 +102,17 @@ class BankState:
                 raise
             finally:
                 self._in_transaction = False
+
+    @contextmanager
+    def snapshot(self, scopes: Iterable[str] | None) -> Iterator[KeySnapshot]:
+        """The keys of some scopes (None: of all) as they are now, to search without holding the lock."""
+        with self.lock:
+            snapshot = self.live.snapshot(scopes)
+        try:
+            yield snapshot
+        finally:
+            with self.lock:
+                snapshot.release()
 
     def tick(self, step: int) -> int:
         """The step to log at: steps never run back, or the log could not say what the bank was at a step."""
