@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.banks import KEYS, add, open_bank
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -101,13 +102,19 @@ def test_what_helps_nobody_is_refused(kind: str, text: str) -> None:
     assert JunkFilter().judge(text, KEY) == kind
 
 
-@pytest.mark.parametrize("text", ["the west one", "the key is in the north drawer", "the north drawer, not the south", "south, then north"])
+@pytest.mark.parametrize(
+    "text", ["the west one", "the key is in the north drawer", "the north drawer, not the south", "south, then north"]
+)
 def test_choosing_from_what_the_description_lists_is_no_restatement(text: str) -> None:
     assert JunkFilter().judge(text, "Which drawer holds the key: the north, the south, the east or the west one?") is None
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.text(max_size=300) | st.lists(st.sampled_from("be careful and . , the <note> explore 7 … [ ' -".split())).map(" ".join), st.text())
+@given(
+    st.text(max_size=300)
+    | st.lists(st.sampled_from(["be", "careful", "and", ".", "the", "<note>", "explore", "7", "…", "[", "'"])).map(" ".join),
+    st.text(),
+)
 @example("\x00", "")
 @example("'", "'")
 @example("\ud800 be", "\ud800")
@@ -127,17 +134,58 @@ def test_verdicts_do_not_depend_on_case_or_outer_space() -> None:
 
 def test_a_file_of_ones_own_takes_the_place_of_the_shipped_one(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
-    own.write_text('openings = ["well"]\nendings = []\nphrases = ["Go north!"]\n')
+    own.write_text('openings = ["well"]\nendings = []\nlight = []\nphrases = ["Go north!"]\n')
     junk = JunkFilter(own)
     assert junk.judge("Well, go north.", KEY) is None, "an opening stands in the clause it opens"
     assert junk.judge("well go north", KEY) == "boilerplate"
     assert junk.judge("be careful", KEY) is None
 
 
-@pytest.mark.parametrize("content", [None, "phrases = [", 'phrases = "x"\nopenings = []\nendings = []', "openings = []\nendings = []", "\udcff"])
+@pytest.mark.parametrize("content", [None, "phrases = [", 'phrases = "x"\nopenings = []\nendings = []', "openings = []", "\udcff"])
 def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, content: str | None) -> None:
     own = tmp_path / "own.toml"
     if content is not None:
         own.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigError, match=r"^bank\.boilerplate: .*copy of"):
         JunkFilter(own)
+
+
+def test_the_bank_refuses_junk_whatever_brings_it_and_logs_why(tmp_path: Path) -> None:
+    with open_bank(tmp_path / "b") as bank:
+        ids = [add(bank, "go west"), add(bank, "go north")]
+        given = [
+            bank.add("be careful", key_text=KEYS[0], scope="rooms", step=1, generation_id="d"),
+            bank.update(ids[0], "Explore more.", key_text="", scope="", step=1),
+            bank.merge(ids, KEYS[0], step=1),
+        ]
+        assert [added.cause for added in given] == ["boilerplate", "boilerplate", "restates_task"]
+        assert [entry.id for entry in bank.entries()] == ids
+        record = bank.log(3)[0]
+        assert (record.kind, record.payload["asked"], record.payload["generation"]) == ("refuse", "add", "d")
+        assert record.payload["reason"] == "it says nothing (bank.junk_filter): be careful"
+        assert bank.rebuild(1) == bank.entries()
+
+
+def test_a_refused_rewriting_leaves_its_target_alone(tmp_path: Path) -> None:
+    with open_bank(tmp_path / "b") as bank:
+        entry = add(bank, "go west")
+        assert bank.update(entry, "be careful", key_text="", scope="", step=1).outcome == "refused"
+        assert bank.is_live(entry)
+        counts = bank.counts()
+        assert counts["refuse"] == counts["refused_boilerplate"] == 1
+    with open_bank(tmp_path / "b") as bank:
+        assert bank.counts() == counts
+
+
+def test_switched_off_everything_is_taken(tmp_path: Path) -> None:
+    with open_bank(tmp_path / "b", junk_filter=False) as bank:
+        add(bank, "be careful")
+        add(bank, KEYS[0])
+
+
+def test_a_bank_that_is_only_read_needs_no_phrases(tmp_path: Path) -> None:
+    open_bank(tmp_path / "b").close()
+    with open_bank(tmp_path / "b", read_only=True, boilerplate=tmp_path / "gone.toml") as bank:
+        assert len(bank) == 0
+    with pytest.raises(ConfigError, match="bank.boilerplate"):
+        open_bank(tmp_path / "b", boilerplate=tmp_path / "gone.toml")

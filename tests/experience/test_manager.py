@@ -103,6 +103,37 @@ def test_returned_earns_what_the_configuration_says(tmp_path: Path) -> None:
     assert world.manager.buffer.state_dict()["waiting"] == [["d/s0-g0-m0", 0, 0.25, 1]]
 
 
+def test_an_answer_whose_every_text_is_junk_is_counted_and_credited(tmp_path: Path) -> None:
+    replies = {
+        "room 0": ["be careful", "explore more"],
+        "room 1": ["be careful", "the exit is in the west"],
+        "room 2": ["no"],
+        "room 3": ["find the exit of room 3"],
+    }
+
+    def reply(prompt: str) -> str:
+        texts = next(texts for room, texts in replies.items() if room in prompt)
+        return json.dumps([{"op": "add", "text": text} for text in texts])
+
+    world = World(tmp_path / "bank.sqlite", reply)
+    world.read(*(episode(group, 0) for group in range(4)))
+    assert world.texts() == ["the exit is in the west"]
+    metrics = world.manager.take_metrics()
+    assert {name: n for name, n in metrics.items() if name.startswith("refused")} == {
+        "refused": 5, "refused_answers": 3, "refused_boilerplate": 3, "refused_short": 1, "refused_restates_task": 1
+    }  # fmt: skip
+    assert metrics["bank_refused_boilerplate"] == 3
+    waiting_credits = world.manager.buffer.state_dict()["waiting"]
+    assert waiting_credits == [[f"d/s0-g{group}-m0", 0, -1.0, 1] for group in (0, 2, 3)]
+
+
+def test_refused_answers_earn_what_the_configuration_says(tmp_path: Path) -> None:
+    world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"add","text":"be careful"}]', credit={"refused": None})
+    world.read(episode(0, 0))
+    assert world.manager.buffer.state_dict()["waiting"] == []
+    assert world.manager.take_metrics()["refused_answers"] == 1
+
+
 def test_an_extractor_that_writes_garbage_for_ever_stops_nothing(tmp_path: Path) -> None:
     world = World(tmp_path / "bank.sqlite", lambda prompt: "]]]{{{" * 20)
     world.read(*(episode(group, member) for group in range(4) for member in range(8)))

@@ -6,8 +6,8 @@ A refused text is lost, so whatever might help somebody passes: only what is wor
                  nothing but punctuation and the prompt's own tags. "Be careful, explore more." is; "be careful: lava in the east" is not.
 `repetition`     up to twelve words, two of them different at least, come four times or more in a row and make up half of the text; or
                  hardly any sequences of characters in a long text are different. Moves may repeat: "north north north north".
-`restates_task`  the words that carry meaning are those of the task's description, in its order, at least nine tenths of them and no
-                 other. "the west one" chooses among what a description lists, and passes.
+`restates_task`  the words that carry meaning (are not `light` in that file) are those of the task's description, in its order, at least
+                 nine tenths of them and no other. "the west one" chooses among what a description lists, and passes.
 """
 
 import re
@@ -34,11 +34,6 @@ _GRAM, _LONG, _LEAST_DIFFERENT = 20, 100, 0.1
 """A text of `_LONG` characters repeats itself when less than this share of its sequences of `_GRAM` characters are different, numbers
 being all alike."""
 _LEAST_COVERED = 0.9
-_LIGHT = frozenset(
-    "a an the is are be was to of in on at by for with from this that your you i we it its my our agent goal task is must need needs "
-    "should have has please there".split()
-)
-"""Words that carry no meaning of their own. Not here: no, not, only, then, before and their like, which can be all that is new."""
 
 
 class JunkFilter:
@@ -46,32 +41,43 @@ class JunkFilter:
 
     def __init__(self, path: Path | None = None) -> None:
         """Raises ConfigError when the file cannot be read or lacks a list."""
-        self._openings, self._endings, self._phrases = _load(path or SHIPPED)
+        self._openings, self._endings, self._phrases, self._light = _load(path or SHIPPED)
+        self._longest = max((len(known.split()) for known in self._openings | self._endings), default=0)
 
     def judge(self, text: str, key_text: str) -> Junk | None:
         """What kind of junk a text about the task `key_text` is; None for one to keep."""
-        plain = _TAG.sub(" ", unicodedata.normalize("NFKC", text).casefold().replace("’", "'"))
+        plain = _TAG.sub(" ", _plain(text))
         if self._is_boilerplate(plain):
             return "boilerplate"
         if _repeats_itself(plain):
             return "repetition"
-        return "restates_task" if _restates(plain, key_text) else None
+        return "restates_task" if self._restates(plain, key_text) else None
 
     def _is_boilerplate(self, plain: str) -> bool:
-        clauses = [self._core(_WORD.findall(clause)) for clause in _CLAUSE_END.split(plain)]
-        said = any(clauses) or any(unicodedata.category(character)[0] not in "PZC" and character != "`" for character in plain)
-        return not said or (any(clauses) and all(not words or " ".join(words) in self._phrases for words in clauses))
+        clauses = [words for clause in _CLAUSE_END.split(plain) if (words := _WORD.findall(clause))]
+        if not clauses:
+            return all(unicodedata.category(character)[0] in "PZC" or character == "`" for character in plain)
+        return all(self._core(words) in self._phrases for words in clauses)
 
-    def _core(self, words: Sequence[str]) -> list[str]:
+    def _core(self, words: Sequence[str]) -> str:
         """A clause without openings and endings; never without all of its words, and a phrase of the list stays whole."""
         rest = list(words)
         while " ".join(rest) not in self._phrases:
-            opening = next((n for n in range(len(rest) - 1, 0, -1) if " ".join(rest[:n]) in self._openings), 0)
-            ending = next((n for n in range(len(rest) - 1, 0, -1) if " ".join(rest[-n:]) in self._endings), 0)
+            most = min(self._longest, len(rest) - 1)
+            opening = next((n for n in range(most, 0, -1) if " ".join(rest[:n]) in self._openings), 0)
+            ending = next((n for n in range(most, 0, -1) if " ".join(rest[-n:]) in self._endings), 0)
             if not opening and not ending:
                 break
             rest = rest[opening:] if opening else rest[:-ending]
-        return rest
+        return " ".join(rest)
+
+    def _restates(self, plain: str, key_text: str) -> bool:
+        said, asked = self._meaning(plain), self._meaning(_plain(key_text))
+        remaining = iter(asked)
+        return bool(said) and len(said) >= _LEAST_COVERED * len(asked) and all(word in remaining for word in said)
+
+    def _meaning(self, plain: str) -> list[str]:
+        return [word for word in _WORD.findall(plain) if word not in self._light]
 
 
 def _repeats_itself(plain: str) -> bool:
@@ -96,27 +102,20 @@ def _come_in_a_row(words: Sequence[str], unit: int) -> bool:
     return False
 
 
-def _restates(plain: str, key_text: str) -> bool:
-    said, asked = _meaning(plain), _meaning(unicodedata.normalize("NFKC", key_text).casefold().replace("’", "'"))
-    remaining = iter(asked)
-    return bool(said) and len(said) >= _LEAST_COVERED * len(asked) and all(word in remaining for word in said)
-
-
-def _meaning(plain: str) -> list[str]:
-    return [word for word in _WORD.findall(plain) if word not in _LIGHT]
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
 
 
 @cache
-def _load(path: Path) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+def _load(path: Path) -> list[frozenset[str]]:
     try:
         lists: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"bank.boilerplate: {path} cannot be read ({error}); start from a copy of {SHIPPED}") from error
     found = []
-    for name in ("openings", "endings", "phrases"):
+    for name in ("openings", "endings", "phrases", "light"):
         values = lists.get(name)
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             raise ConfigError(f"bank.boilerplate: {path} has no list of texts {name!r}; start from a copy of {SHIPPED}")
-        found.append(frozenset(" ".join(_WORD.findall(value.casefold())) for value in values))
-    openings, endings, phrases = found
-    return openings, endings, phrases
+        found.append(frozenset(" ".join(_WORD.findall(_plain(value))) for value in values))
+    return found
