@@ -8,7 +8,10 @@ from helpers.banks import KEYS, add, open_bank
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from complementary_rl.config import BankConfig
 from complementary_rl.errors import ConfigError
+from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.embedding import HashingEmbedder
 from complementary_rl.experience.junk import SHIPPED, JunkFilter
 
 KEY = "Find the exit of the Amber Gallery."
@@ -151,7 +154,7 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, content: str | None)
 
 
 def test_the_bank_refuses_junk_whatever_brings_it_and_logs_why(tmp_path: Path) -> None:
-    with open_bank(tmp_path / "b") as bank:
+    with open_bank(tmp_path / "b", junk_filter=True) as bank:
         ids = [add(bank, "go west"), add(bank, "go north")]
         given = [
             bank.add("be careful", key_text=KEYS[0], scope="rooms", step=1, generation_id="d"),
@@ -167,25 +170,25 @@ def test_the_bank_refuses_junk_whatever_brings_it_and_logs_why(tmp_path: Path) -
 
 
 def test_a_refused_rewriting_leaves_its_target_alone(tmp_path: Path) -> None:
-    with open_bank(tmp_path / "b") as bank:
+    with open_bank(tmp_path / "b", junk_filter=True) as bank:
         entry = add(bank, "go west")
         assert bank.update(entry, "be careful", key_text="", scope="", step=1).outcome == "refused"
         assert bank.is_live(entry)
         counts = bank.counts()
         assert counts["refuse"] == counts["refused_boilerplate"] == 1
-    with open_bank(tmp_path / "b") as bank:
+    with open_bank(tmp_path / "b", junk_filter=True) as bank:
         assert bank.counts() == counts
 
 
 def test_switched_off_everything_is_taken(tmp_path: Path) -> None:
-    with open_bank(tmp_path / "b", junk_filter=False) as bank:
+    with Bank.open(tmp_path / "b", BankConfig(junk_filter=False), HashingEmbedder(), run_id=None) as bank:
         add(bank, "be careful")
         add(bank, KEYS[0])
 
 
 def test_a_bank_that_is_only_read_needs_no_phrases(tmp_path: Path) -> None:
     open_bank(tmp_path / "b").close()
-    with open_bank(tmp_path / "b", read_only=True, boilerplate=tmp_path / "gone.toml") as bank:
+    with open_bank(tmp_path / "b", read_only=True, junk_filter=True, boilerplate=tmp_path / "gone.toml") as bank:
         assert len(bank) == 0
-    with pytest.raises(ConfigError, match="bank.boilerplate"):
-        open_bank(tmp_path / "b", boilerplate=tmp_path / "gone.toml")
+    with pytest.raises(ConfigError, match=r"bank\.boilerplate"):
+        open_bank(tmp_path / "b", junk_filter=True, boilerplate=tmp_path / "gone.toml")

@@ -26,7 +26,7 @@ class World:
         extractor = {"batch_size": 2, "sampling": SamplingConfig(max_new_tokens=200), **sections.pop("extractor", {})}
         self.config = Config.model_validate({"extractor": extractor, **sections})
         self.engine = ScriptedEngine(reply, max_context=context)
-        self.bank = open_bank(path)
+        self.bank = open_bank(path, **self.config.bank.model_dump(include={"junk_filter"}))
         codec, prompts = self.engine.codec, PromptSet.load("compact")
         reader = Extractor(self.engine, codec, prompts, self.config.extractor, run_seed=0, instructions="")
         self.manager = ExperienceManager(self.bank, reader, self.config, judge=judge)
@@ -292,7 +292,7 @@ def test_a_failure_that_passes_costs_a_retry_only(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_the_context_is_set_aside_at_once(tmp_path: Path) -> None:
     world = World(tmp_path / "bank.sqlite", room_note, context=400)
-    world.bank.add("word " * 300, key_text="a room", scope="rooms", step=0)
+    world.bank.add(" ".join(f"word{i}" for i in range(200)), key_text="a room", scope="rooms", step=0)
     world.read(episode(0, 0, entries=(1,)), episode(1, 0))
     assert "more context" in world.manager.set_aside[0].cause
     assert world.texts()[1:] == ["failure after 2"]

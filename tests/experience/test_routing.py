@@ -22,7 +22,9 @@ def offered(bank: Bank, scope: str = "rivers", config: RetrievalConfig = ACROSS,
     return [entry.entry_id for hand in sets for entry in hand]
 
 
-def play(bank: Bank, entry: int, won: int, lost: int, *, free: tuple[int, int] = (0, 0), scope: str = "rivers", step: int = 1) -> None:
+def play(
+    bank: Bank, entry: int, won: int, lost: int, *, free: tuple[int, int] = (0, 0), scope: str = "rivers", step: int = 1
+) -> None:
     """Free rollouts (won, lost) of a scope, then guided ones."""
     bank.record_free([(scope, i % 2 == 0) for i in range(2 * min(free))] + [(scope, free[0] > free[1])] * abs(free[0] - free[1]))
     outcomes = [True] * won + [False] * lost
