@@ -35,6 +35,7 @@ GOOD = [
     "nothing is in the east",
     "key first",
     "2 5",
+    ", ".join(f"{x} {40 - x}" for x in range(30)),
     "↑ ↑ → ↓",
     "出口は北西にある",
     "выход на северо-западе",

@@ -27,12 +27,12 @@ SHIPPED = Path(__file__).with_name("boilerplate.toml")
 _TAG = re.compile(r"</?(?:note|task|action|observation)\b[^<>]{0,80}>", re.IGNORECASE)
 _CLAUSE_END = re.compile(r"[.!?;:,\n…•–—(){}\[\]]+|\s-+\s|\band\b")
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
-_DIGITS = re.compile(r"\d+")
+_COUNTER = re.compile(r"\b\d+[.)]\s")
 _LONGEST_UNIT, _TIMES = 12, 4
 """Most words of what is looked for in a row, and how often it must come."""
 _GRAM, _LONG, _LEAST_DIFFERENT = 20, 100, 0.1
-"""A text of `_LONG` characters repeats itself when less than this share of its sequences of `_GRAM` characters are different, numbers
-being all alike."""
+"""A text of `_LONG` characters repeats itself when less than this share of its sequences of `_GRAM` characters are different, the
+numbers of a numbered list aside."""
 _LEAST_COVERED = 0.9
 
 
@@ -86,7 +86,7 @@ def _repeats_itself(plain: str) -> bool:
         return True
     if len(plain) < _LONG:
         return False
-    alike = _DIGITS.sub("0", plain)
+    alike = _COUNTER.sub("", plain)
     grams = len(alike) - _GRAM + 1
     return len({alike[i : i + _GRAM] for i in range(grams)}) < _LEAST_DIFFERENT * grams
 
