@@ -172,6 +172,8 @@ class CreditConfig(Section):
     """Credit of output that could not be parsed; None gives none and counts it."""
     returned: float | None = Field(None, ge=-1, le=1)
     """Credit of `return` (nothing worth keeping); None gives none and counts it."""
+    refused: float | None = Field(-1.0, ge=-1, le=1)
+    """Credit of output of which the bank refused every text (too short, or junk); None gives none and counts it."""
 
 
 class DistillConfig(Section):
@@ -206,6 +208,11 @@ class BankConfig(Section):
     """Shorter entries are refused and counted."""
     max_chars: int = Field(2000, ge=1)
     """Longer entries are cut off and counted."""
+    junk_filter: bool = True
+    """Refuse, and count by reason, texts that say nothing whatever the task: boilerplate, endless repetition, the task's own description.
+    False takes everything, as the paper does."""
+    boilerplate: Path | None = None
+    """TOML file of phrases that count as boilerplate, instead of the shipped `complementary_rl/experience/boilerplate.toml`."""
     duplicate_similarity: float = Field(1.0, gt=0, le=1)
     """An added entry whose text has at least this cosine to a live one of the same key becomes a vote for that one; 1 merges only
     identical texts."""
@@ -226,7 +233,11 @@ class RetrievalConfig(Section):
     min_similarity: float = Field(0.0, ge=-1, le=1)
     """Cosine floor; when nothing reaches it, the rollout is free and is labelled so."""
     cross_task: bool = False
-    """Also search the scopes of other tasks."""
+    """Also search the scopes of other tasks, for what the own scope does not fill."""
+    cross_task_floor: float = Field(0.5, ge=-1, le=1)
+    """Cosine floor there; `min_similarity` holds as well."""
+    contamination_guard: bool = True
+    """Offer an entry no longer in another scope whose guided rollouts with it do worse than free ones (see docs/bank.md)."""
     diversity_lambda: float = Field(0.4, ge=0)
     """λ of Eq 6."""
     recency_steps: int = Field(1, ge=0)

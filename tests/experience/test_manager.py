@@ -27,7 +27,7 @@ class World:
         extractor = {"batch_size": 2, "sampling": SamplingConfig(max_new_tokens=200), **sections.pop("extractor", {})}
         self.config = Config.model_validate({"extractor": extractor, **sections})
         self.engine = ScriptedEngine(reply, max_context=context)
-        self.bank = open_bank(path)
+        self.bank = open_bank(path, **self.config.bank.model_dump(include={"junk_filter"}))
         codec, prompts = self.engine.codec, PromptSet.load("compact")
         reader = Extractor(self.engine, codec, prompts, self.config.extractor, run_seed=0, instructions="")
         self.manager = ExperienceManager(self.bank, reader, self.config, judge=judge)
@@ -102,6 +102,37 @@ def test_returned_earns_what_the_configuration_says(tmp_path: Path) -> None:
     world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"return"}]', credit={"returned": 0.25, "unparsable": None})
     world.read(episode(0, 0))
     assert world.manager.buffer.state_dict()["waiting"] == [["d/s0-g0-m0", 0, 0.25, 1]]
+
+
+def test_an_answer_whose_every_text_is_junk_is_counted_and_credited(tmp_path: Path) -> None:
+    replies = {
+        "room 0": ["be careful", "explore more"],
+        "room 1": ["be careful", "the exit is in the west"],
+        "room 2": ["no"],
+        "room 3": ["find the exit of room 3"],
+    }
+
+    def reply(prompt: str) -> str:
+        texts = next(texts for room, texts in replies.items() if room in prompt)
+        return json.dumps([{"op": "add", "text": text} for text in texts])
+
+    world = World(tmp_path / "bank.sqlite", reply)
+    world.read(*(episode(group, 0) for group in range(4)))
+    assert world.texts() == ["the exit is in the west"]
+    metrics = world.manager.take_metrics()
+    assert {name: n for name, n in metrics.items() if name.startswith("refused")} == {
+        "refused": 5, "refused_answers": 3, "refused_boilerplate": 3, "refused_short": 1, "refused_restates_task": 1
+    }  # fmt: skip
+    assert metrics["bank_refused_boilerplate"] == 3
+    waiting_credits = world.manager.buffer.state_dict()["waiting"]
+    assert waiting_credits == [[f"d/s0-g{group}-m0", 0, -1.0, 1] for group in (0, 2, 3)]
+
+
+def test_refused_answers_earn_what_the_configuration_says(tmp_path: Path) -> None:
+    world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"add","text":"be careful"}]', credit={"refused": None})
+    world.read(episode(0, 0))
+    assert world.manager.buffer.state_dict()["waiting"] == []
+    assert world.manager.take_metrics()["refused_answers"] == 1
 
 
 def test_an_extractor_that_writes_garbage_for_ever_stops_nothing(tmp_path: Path) -> None:
@@ -262,7 +293,7 @@ def test_a_failure_that_passes_costs_a_retry_only(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_the_context_is_set_aside_at_once(tmp_path: Path) -> None:
     world = World(tmp_path / "bank.sqlite", room_note, context=400)
-    world.bank.add("word " * 300, key_text="a room", scope="rooms", step=0)
+    world.bank.add(" ".join(f"word{i}" for i in range(200)), key_text="a room", scope="rooms", step=0)
     world.read(episode(0, 0, entries=(1,)), episode(1, 0))
     assert "more context" in world.manager.set_aside[0].cause
     assert world.texts()[1:] == ["failure after 2"]

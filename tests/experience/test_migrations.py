@@ -33,12 +33,20 @@ def older(path: Path, **config) -> list:
     connection.execute("ATTACH ? AS present", (str(present),))
     names = "SELECT name FROM main.sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
     for (table,) in connection.execute(names).fetchall():
-        connection.execute(f"INSERT INTO main.{table} SELECT * FROM present.{table}")
+        columns = ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})"))
+        connection.execute(f"INSERT INTO main.{table} SELECT {columns} FROM present.{table}")
     connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
     return entries
+
+
+def without_later_columns(line: str) -> str:
+    row = json.loads(line)
+    if row.get("table") == "outcomes":
+        del row["row"]["scope"]
+    return json.dumps(row)
 
 
 def test_the_first_schema_is_what_was_released():
@@ -96,6 +104,7 @@ def test_an_export_of_an_older_schema_is_read(tmp_path):
     header, *lines = (tmp_path / "present.jsonl").read_text().splitlines()
     assert not any('"table": "reverts"' in line for line in lines), "an older export has no rows of that table"
     old = tmp_path / "old.jsonl"
+    lines = [without_later_columns(line) for line in lines]
     old.write_text("\n".join([json.dumps({**json.loads(header), "schema": 1}), *lines]) + "\n")
     Bank.import_from(old, tmp_path / "copy")
     assert version(tmp_path / "copy") == schema.VERSION

@@ -34,9 +34,9 @@ def open_bank(
     retrieval: RetrievalConfig | None = None,
     **config: Any,
 ) -> Bank:
-    return Bank.open(
-        path, BankConfig(**config), embedder or HashingEmbedder(), run_id=run_id, read_only=read_only, retrieval=retrieval
-    )
+    """A bank that takes junk too, unless told otherwise: tests file texts such as "note" and "unknown"."""
+    settings = BankConfig(**{"junk_filter": False, **config})
+    return Bank.open(path, settings, embedder or HashingEmbedder(), run_id=run_id, read_only=read_only, retrieval=retrieval)
 
 
 def add(bank: Bank, text: str, *, key: str = KEYS[0], scope: str = "rooms", step: int = 0, generation: str | None = None) -> int:

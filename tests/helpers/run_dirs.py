@@ -91,7 +91,7 @@ def step_record(step: int, steps: int, guided: bool, random: np.random.Generator
             "useful_entries": right,
             "judged_won_entries": 6.0,
             "useful_won_entries": float(random.binomial(6, 0.45 + 0.35 * t)),
-            "problem_unparsable": float(random.binomial(16, 0.12 * (1 - t))),
+            "unparsable": float(random.binomial(16, 0.12 * (1 - t))),
             "bank_size": float(min(4 * step + 8, 3 * steps)),
             "bank_add": 11.0 * step,
             "bank_update": 3.0 * step,
@@ -99,6 +99,12 @@ def step_record(step: int, steps: int, guided: bool, random: np.random.Generator
             "bank_merge": 1.0 * (step // 10),
             "bank_evict": max(0.0, step - 0.75 * steps) * 4,
             "bank_return": 2.0 * step,
+            "bank_duplicate_share": 0.15 + 0.2 * t,
+            "bank_never_used_share": 0.5 - 0.3 * t,
+            "bank_refused_boilerplate": 2.0 * step,
+            "bank_refused_repetition": float(step // 4),
+            "bank_refused_restates_task": 0.0,
+            "bank_refused_short": 3.0,
             "lag_steps": 1.0,
         }
     return record

@@ -10,7 +10,9 @@ import pytest
 from helpers.run_dirs import episode, make_quickstart, make_run
 
 from complementary_rl.errors import InfrastructureError, UserError
+from complementary_rl.report.curves import extractor_pictures
 from complementary_rl.report.html import render_report, write_report
+from complementary_rl.report.rundir import read_run
 from complementary_rl.report.summary import combine_summaries, load_summary
 
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -110,6 +112,20 @@ def test_plots_show_guided_free_and_baseline(page: Page) -> None:
     styles = " ".join(page.values("style"))
     for colour in ("guided", "free", "baseline"):
         assert f"var(--{colour})" in styles
+
+
+def test_the_bank_s_dead_weight_and_refusals_are_drawn(page: Page) -> None:
+    for text in ("Dead weight", "never used", "Refused texts", "says nothing", "repetition", "too short", "never retrieved"):
+        assert text in page.text, text
+    assert "restates task" not in page.text, "what never happened has no curve"
+
+
+def test_unreadable_answers_are_drawn_by_the_name_training_counts_them_under(run: Path) -> None:
+    data = read_run(run)
+    before = extractor_pictures(data, "run")[1].svg
+    for record in data.steps:
+        record["experience"]["unparsable"] = record["experience"]["distilled"]
+    assert extractor_pictures(data, "run")[1].svg != before
 
 
 def test_entries_come_with_their_lineage(page: Page) -> None:

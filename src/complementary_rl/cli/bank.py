@@ -39,6 +39,7 @@ def show_entry(run: Path, entry_id: int) -> None:
     with _open(run) as bank:
         entry = bank.entry(entry_id)
         writers = bank.writers(entry_id)
+        routes = bank.routes(entry_id)
     stats = entry.stats
     for name, value in {
         "entry": entry.id,
@@ -54,6 +55,11 @@ def show_entry(run: Path, entry_id: int) -> None:
         "trained": stats.trained,
     }.items():
         typer.echo(f"{name:<11} {value}")
+    for route in routes:
+        typer.echo(
+            f"{'elsewhere':<11} {route.scope}: {route.successes} of {route.rollouts} rollouts won, {route.expected:.1f} expected of "
+            f"free ones{'; no longer offered there' if route.blocked else ''}"
+        )
 
 
 def search(run: Path, query: str, limit: int) -> None:

@@ -7,7 +7,7 @@
 Every operation costs the same in a bank of ten and of ten thousand entries. See docs/bank.md for the rules and the guarantees.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
@@ -27,10 +27,11 @@ from complementary_rl.experience.records import (
 from complementary_rl.experience.retrieval import Choice, Query, Retrieved
 from complementary_rl.experience.retriever import Retriever
 from complementary_rl.experience.revert import Reverted, revert
+from complementary_rl.experience.routing import Route
 from complementary_rl.experience.state import WRITING_KINDS, Added, BankState, Draft
 from complementary_rl.types import Entry, Generation
 
-__all__ = ["Added", "Bank", "LogRecord", "Query", "Retrieved", "Reverted"]
+__all__ = ["Added", "Bank", "LogRecord", "Query", "Retrieved", "Reverted", "Route"]
 
 _DEFAULT_RETRIEVAL = RetrievalConfig.model_validate({})
 
@@ -128,7 +129,7 @@ class Bank:
         """File a new entry under `key_text` in `scope`. A full bank first evicts one by its policy.
 
         A text that a live entry of that key and scope holds already becomes a vote for that one: `generation_id` joins its
-        `writers`, its own `generation_id` (who earns the credit) stays. Texts under `min_chars` are refused, those over
+        `writers`, its own `generation_id` (who earns the credit) stays. Texts under `min_chars` and junk are refused, those over
         `max_chars` cut off.
         """
         with self.transaction():
@@ -170,7 +171,7 @@ class Bank:
             gone = [str(target) for target in wanted if not self.is_live(target)]
             if gone or not wanted:
                 reason = f"no longer live: {', '.join(gone)}" if gone else "nothing to merge"
-                return self._state.refuse("merge", reason, step, generation_id)
+                return self._state.refuse("merge", "conflict", reason, step, generation_id)
             first = self.entry(wanted[0])
             draft = Draft("merge", text, key_text or first.key_text, scope or first.scope, generation_id, wanted, wanted)
             return self._state.write(draft, step)
@@ -206,11 +207,21 @@ class Bank:
                 "INSERT INTO generations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (generation_to_row(g) for g in generations)
             )
 
-    def record_outcomes(self, step: int, outcomes: Iterable[tuple[int, bool | None, str]]) -> None:
+    def record_free(self, rollouts: Iterable[tuple[str, bool]]) -> None:
+        """Count rollouts without experience, as (scope, success): what guided ones of other tasks' entries are compared with."""
+        with self.transaction():
+            for scope, success in rollouts:
+                self._state.routing.count_free(scope, success)
+
+    def record_outcomes(
+        self, step: int, outcomes: Iterable[tuple[int, bool | None, str]], *, scopes: Mapping[str, str] | None = None
+    ) -> None:
         """Count what rollouts made of the entries they were shown: (entry id, success, trajectory id).
 
         None for success: the rollout was lost; it was shown and nothing more is known. Retired entries are counted too.
+        `scopes`: trajectory id → the scope it was played in, where that is known; see `routing` for what comes of it.
         """
+        known = scopes or {}
         with self.transaction():
             step = self._state.tick(step)
             for entry_id, success, trajectory_id in outcomes:
@@ -220,9 +231,11 @@ class Bank:
                     (won, lost, entry_id),
                 )
                 self._state.store.run(
-                    "INSERT INTO outcomes (step, entry_id, trajectory_id, success) VALUES (?, ?, ?, ?)",
-                    (step, entry_id, trajectory_id, success),
+                    "INSERT INTO outcomes (step, entry_id, trajectory_id, success, scope) VALUES (?, ?, ?, ?, ?)",
+                    (step, entry_id, trajectory_id, success, scope := known.get(trajectory_id)),
                 )
+                if scope is not None and success is not None and scope != self._state.scope(entry_id):
+                    self._state.routing.count_guided(entry_id, scope, success)
                 self._state.live.count_outcome(entry_id, success)
 
     def record_credits(self, step: int, credits: Iterable[tuple[str, float, int]]) -> None:
@@ -320,6 +333,11 @@ class Bank:
             rows = self._state.store.rows("SELECT generation_id FROM writers WHERE entry_id = ? ORDER BY operation_id", (entry_id,))
         return [generation_id for (generation_id,) in rows]
 
+    def routes(self, entry_id: int) -> list[Route]:
+        """What an entry did to rollouts of other scopes than its own, by scope, and where it is no longer offered."""
+        with self._state.lock:
+            return self._state.routing.routes(entry_id)
+
     def generations(self, ids: Sequence[str]) -> list[Generation]:
         """Recorded generations, in the order asked for. Raises KeyError for one that was never recorded."""
         with self._state.lock:
@@ -356,8 +374,9 @@ class Bank:
 
     def counts(self) -> dict[str, float]:
         """`size`, `keys`; operations since the bank was made by kind (`add`, `update`, `merge`, `vote`, `drop`, `evict`, `return`,
-        `refuse`, `revert`), texts `cut` off and updates whose target was `gone`; `duplicate_share` (votes among texts taken) and
-        `never_used_share` (live entries never retrieved)."""
+        `refuse`, `revert`), refusals by cause (`refused_…`), texts `cut` off and updates whose target was `gone`;
+        `duplicate_share` (votes among texts taken), `never_used_share` (live entries never retrieved) and `routing_blocked` (pairs of
+        a live entry and another scope where it is no longer offered)."""
         with self._state.lock:
             taken = sum(self._state.counters[kind] for kind in WRITING_KINDS) + self._state.counters["vote"]
             return {
@@ -366,6 +385,7 @@ class Bank:
                 **self._state.counters,
                 "duplicate_share": self._state.counters["vote"] / max(1, taken),
                 "never_used_share": self._state.live.never_retrieved() / max(1, len(self)),
+                "routing_blocked": sum(entry_id in self._state.live for entry_id, _ in self._state.routing.pairs()),
             }
 
     def checkpoint_to(self, path: Path) -> None:

@@ -16,8 +16,8 @@ MAX_WRITERS = 8
 starves the extractor: what is right has soon been written before, and only wrong texts would still be new."""
 
 
-Output = Literal["unparsable", "returned"]
-"""What an answer can be that wrote nothing."""
+Output = Literal["unparsable", "returned", "refused"]
+"""What an answer can be that wrote nothing; "refused": the bank took none of its texts."""
 
 
 def by_group(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
@@ -54,7 +54,7 @@ class Crediting:
 
     def credit_output(self, generation: Generation, output: Output, step: int) -> None:
         """Give an answer that wrote nothing the credit that the configuration has for it, if any."""
-        value = self._config.unparsable if output == "unparsable" else self._config.returned
+        value: float | None = getattr(self._config, output)
         if value is not None:
             self._bank.record_credits(step, [(generation.id, value, 1)])
             self._give(generation, Credit(value))

@@ -14,7 +14,7 @@ from typing import Any
 
 from complementary_rl.config import DistillConfig
 from complementary_rl.errors import InfrastructureError, UserError
-from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.bank import Added, Bank
 from complementary_rl.experience.crediting import Output
 from complementary_rl.experience.distillation_queue import DistillationQueue, Waiting
 from complementary_rl.experience.extractor import Distilled, Extractor, TooLong
@@ -43,7 +43,8 @@ class SetAside:
 class Distiller:
     """Reads the queue. Only one caller at a time may be in `read_batch`.
 
-    `credit` is called with (generation, "unparsable" | "returned", step) for answers that wrote nothing, once they are in the bank.
+    `credit` is called with (generation, "unparsable" | "returned" | "refused", step) for answers that wrote nothing, once they are in
+    the bank.
     """
 
     def __init__(
@@ -83,23 +84,20 @@ class Distiller:
             )
             with self._bank.transaction():
                 self._bank.record_generations([result.generation for result in results if isinstance(result, Distilled)])
-                for result in results:
-                    if isinstance(result, Distilled):
-                        for operation in result.parsed.operations:
-                            self._apply(operation, result)
+                done = [self._apply(result) if isinstance(result, Distilled) else [] for result in results]
         except (InfrastructureError, UserError):
             raise
         except Exception as error:
             self._failed(head, error)
             return
         self.queue.let_go(head)
-        for result in results:
+        for result, taken in zip(results, done, strict=True):
             if isinstance(result, TooLong):
                 self._put_aside(result.transcript, str(result))
             else:
                 self._set_aside_in_a_row = 0
-                self._count(result)
-                self._credit_output(result)
+                self._count(result, taken)
+                self._credit_output(result, taken)
 
     def state_dict(self) -> dict[str, Any]:
         return {"queue": self.queue.state_dict(), "set_aside": [asdict(item) for item in self.set_aside]}
@@ -133,14 +131,19 @@ class Distiller:
                 "distilled before is kept: remove the cause and go on, a run with --resume"
             ) from error
 
-    def _apply(self, operation: Operation, result: Distilled) -> None:
+    def _apply(self, result: Distilled) -> list[Added]:
+        """What became of each text."""
+        added = [self._apply_operation(operation, result) for operation in result.parsed.operations]
+        return [one for one in added if one is not None]
+
+    def _apply_operation(self, operation: Operation, result: Distilled) -> Added | None:
         task, step, generation_id = result.transcript.task, result.transcript.step, result.generation.id
         if operation.kind == "return":
             self._bank.record_return(step=step, generation_id=generation_id)
-            return
+            return None
         assert operation.text is not None
         if operation.kind == "update":
-            added = self._bank.update(
+            return self._bank.update(
                 operation.targets[0],
                 operation.text,
                 key_text=task.description,
@@ -148,19 +151,17 @@ class Distiller:
                 step=step,
                 generation_id=generation_id,
             )
-        else:
-            added = self._bank.add(
-                operation.text, key_text=task.description, scope=task.scope, step=step, generation_id=generation_id
-            )
-        self._tally.count(added.outcome)
+        return self._bank.add(operation.text, key_text=task.description, scope=task.scope, step=step, generation_id=generation_id)
 
-    def _credit_output(self, result: Distilled) -> None:
+    def _credit_output(self, result: Distilled, taken: Sequence[Added]) -> None:
         if not result.parsed.parsable:
             self._credit(result.generation, "unparsable", result.transcript.step)
         elif any(operation.kind == "return" for operation in result.parsed.operations):
             self._credit(result.generation, "returned", result.transcript.step)
+        elif _all_refused(taken):
+            self._credit(result.generation, "refused", result.transcript.step)
 
-    def _count(self, result: Distilled) -> None:
+    def _count(self, result: Distilled, taken: Sequence[Added]) -> None:
         transcript, parsed = result.transcript, result.parsed
         self._tally.count("distilled")
         self._tally.count("written_tokens", len(result.generation.token_ids))
@@ -171,6 +172,11 @@ class Distiller:
         for reason, number in parsed.problems.items():
             self._tally.count(f"problem_{reason}", number)
             self._tally.count("dropped_operations", number)
+        for added in taken:
+            self._tally.count(added.outcome)
+            if added.cause is not None:
+                self._tally.count(f"refused_{added.cause}")
+        self._tally.count("refused_answers", _all_refused(taken))
         for operation in parsed.operations:
             self._tally.count(operation.kind)
             if operation.text is not None:
@@ -185,3 +191,8 @@ class Distiller:
             self._tally.count(f"judged_{name}")
             self._tally.count(f"useful_{name}", useful)
             self._tally.observe(f"useful_share_{name}", useful)
+
+
+def _all_refused(taken: Sequence[Added]) -> bool:
+    """Whether an answer had texts, and none was taken."""
+    return bool(taken) and all(added.outcome == "refused" for added in taken)

@@ -20,14 +20,12 @@ from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import GateConfig
 from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
 from complementary_rl.experience.operations import strip_thinking
+from complementary_rl.experience.success_rate import faded
 from complementary_rl.prompts import PromptSet
 from complementary_rl.types import Message, Task, Trajectory
 
 Entries = tuple[tuple[int, str], ...]
 """Entries offered to a rollout, as (id, text)."""
-
-MEMORY = 256
-"""Rollouts of a scope over which its success rate is averaged, with weights that fade exponentially."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +76,15 @@ def apply_verdict(entries: Entries, verdict: Verdict | None) -> Entries:
 
 
 class SuccessRates:
-    """The actor's running success rate per scope, over its training rollouts."""
+    """The actor's running success rate per scope, over its training rollouts, guided and free."""
 
     def __init__(self) -> None:
         self._faded: dict[str, tuple[float, float]] = {}
 
     def record(self, trajectories: Iterable[Trajectory]) -> None:
-        keep = 1.0 - 1.0 / MEMORY
         for trajectory in trajectories:
-            won, played = self._faded.get(trajectory.task.scope, (0.0, 0.0))
-            self._faded[trajectory.task.scope] = (won * keep + trajectory.success, played * keep + 1.0)
+            scope = trajectory.task.scope
+            self._faded[scope] = faded(*self._faded.get(scope, (0.0, 0.0)), trajectory.success)
 
     def rate(self, scope: str) -> float | None:
         """Successes per rollout in a scope; None before the first."""

@@ -36,7 +36,7 @@ from complementary_rl.experience.tally import Tally
 from complementary_rl.experience.transcript import transcript_of
 from complementary_rl.experience.waiting import watched
 from complementary_rl.objectives.cispo import CreditedGeneration
-from complementary_rl.types import Generation, Metrics, Task, Trajectory
+from complementary_rl.types import Condition, Generation, Metrics, Task, Trajectory
 
 Shelved = list[tuple[int, str]]
 """Entries that are shown together, as (id, text)."""
@@ -122,9 +122,11 @@ class ExperienceManager:
         """
         _assert_training(trajectories)
         self.rates.record(trajectories)
+        free = [(t.task.scope, t.success) for t in trajectories if t.condition is Condition.FREE]
         outcomes = [(entry, t.success, t.id) for t in trajectories for entry in t.entry_ids]
         with self.bank.transaction():
-            self.bank.record_outcomes(step, outcomes)
+            self.bank.record_free(free)  # first: guided rollouts are compared with the free half of their own step too
+            self.bank.record_outcomes(step, outcomes, scopes={t.id: t.task.scope for t in trajectories})
             if self._crediting is not None:
                 self._crediting.credit_rollouts(trajectories, step, gate_scores)
 

@@ -16,7 +16,7 @@ import numpy as np
 from complementary_rl.config import RetrievalConfig
 from complementary_rl.experience.embedding import CachedEmbedder, Vectors
 from complementary_rl.experience.live import Pools
-from complementary_rl.experience.near_keys import NearKeys
+from complementary_rl.experience.near_keys import KeySnapshot, NearKeys
 from complementary_rl.experience.records import storable
 from complementary_rl.experience.retrieval import Choice, Query, Retrieved, choose, deal, trim
 from complementary_rl.experience.state import BankState
@@ -63,10 +63,9 @@ class Retriever:
             short = [n for n, (query, choices) in enumerate(zip(queries, chosen, strict=True)) if len(choices) < query.wanted]
             if config.cross_task and short:
                 others = list(dict.fromkeys(places[n] for n in short))
-                found = keys.search_elsewhere(
-                    vectors[others], [scopes[i] for i in others], [sizes[i] for i in others], floor=config.min_similarity
+                elsewhere = self._pools_elsewhere(
+                    keys, vectors[others], [scopes[i] for i in others], [sizes[i] for i in others], config
                 )
-                elsewhere = self._pools(found, [sizes[i] for i in others], config)
                 more = choose(
                     elsewhere.take([others.index(places[n]) for n in short]),
                     [queries[n].wanted - len(chosen[n]) for n in short],
@@ -128,6 +127,25 @@ class Retriever:
     def _pools(self, keys: Sequence[NearKeys], sizes: Sequence[int], config: RetrievalConfig) -> Pools:
         with self._state.lock:
             pools = self._state.live.pools(keys, sizes)
+        return trim(pools, sizes, config)
+
+    def _pools_elsewhere(
+        self, keys: KeySnapshot, vectors: Vectors, own: Sequence[str], sizes: Sequence[int], config: RetrievalConfig
+    ) -> Pools:
+        """The pools of queries, each in all scopes but its own, without what is blocked there."""
+        with self._state.lock:
+            blocked = [list(self._state.routing.blocked(scope)) if config.contamination_guard else [] for scope in own]
+        # What is blocked takes nobody's place: the search goes that much further.
+        wanted = [size + len(entries) for size, entries in zip(sizes, blocked, strict=True)]
+        found = keys.search_elsewhere(vectors, own, wanted, floor=max(config.min_similarity, config.cross_task_floor))
+        with self._state.lock:
+            pools = self._state.live.pools(found, wanted)
+        if any(blocked):
+            kept = np.ones(len(pools.owner), dtype=bool)
+            for number, entries in enumerate(blocked):
+                part = pools.part(number)
+                kept[part] = ~np.isin(pools.candidates.ids[part], entries)
+            pools = pools.keep(kept)
         return trim(pools, sizes, config)
 
     def _count(self, queries: Sequence[Query], chosen: Sequence[Sequence[Choice]], step: int) -> None:

@@ -65,6 +65,15 @@ MIGRATIONS = [
     _first(),
     # Which operation was undone by which: at most once each. The log may hold "revert" from here on.
     ["CREATE TABLE reverts (reverted INTEGER PRIMARY KEY, operation_id INTEGER NOT NULL)"],
+    # The scope a rollout was played in, NULL where nobody said; rollouts shown an entry in other scopes than its own, with what free ones
+    # would have won; the running success of free rollouts, faded (see routing.py).
+    [
+        "ALTER TABLE outcomes ADD COLUMN scope TEXT",
+        """CREATE TABLE routes (
+            entry_id INTEGER NOT NULL, scope TEXT NOT NULL, rollouts INTEGER NOT NULL, successes INTEGER NOT NULL,
+            expected REAL NOT NULL, PRIMARY KEY (entry_id, scope)) WITHOUT ROWID""",
+        "CREATE TABLE free_rates (scope TEXT PRIMARY KEY, won REAL NOT NULL, played REAL NOT NULL) WITHOUT ROWID",
+    ],
 ]
 """``MIGRATIONS[v]``: the statements that make schema v + 1 of schema v; 0 is an empty file."""
 

@@ -17,24 +17,39 @@ from complementary_rl.config import BankConfig
 from complementary_rl.errors import BankError
 from complementary_rl.experience.duplicates import Duplicates
 from complementary_rl.experience.embedding import Embedder, Vectors
+from complementary_rl.experience.junk import Junk, JunkFilter
 from complementary_rl.experience.live import LiveEntries
 from complementary_rl.experience.near_keys import KeySnapshot
 from complementary_rl.experience.records import SELECT_LIVE, STATS, combined, fingerprint, storable
+from complementary_rl.experience.routing import Routing
 from complementary_rl.experience.store import BankStore
 from complementary_rl.types import EntryStats
 
 WRITING_KINDS = ("add", "update", "merge")
 KINDS = (*WRITING_KINDS, "vote", "refuse", "return", "drop", "evict", "revert")
 
+Cause = Literal["short", "conflict"] | Junk
+"""Why a text is refused: under `min_chars`; what it should replace is gone; or junk, and of which kind."""
+REFUSALS = tuple(f"refused_{cause}" for cause in ("short", "conflict", "boilerplate", "repetition", "restates_task"))
+
+_JUNK: dict[Junk, str] = {
+    "boilerplate": "it says nothing",
+    "repetition": "it repeats itself",
+    "restates_task": "it restates the task",
+}
+_QUOTED = 200
+"""Characters of a junk text that the log keeps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Added:
     """What became of a text. "added": `entry_id` is new. "duplicate": it is the live entry that got a vote. "refused": None, and
-    `reason` says why."""
+    `reason` says why, and `cause` in one word."""
 
     entry_id: int | None
     outcome: Literal["added", "duplicate", "refused"]
     reason: str = ""
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +81,7 @@ class BankState:
         self._dimensions = dimensions
         self._prior = prior
         self._duplicates = Duplicates(store, embedder, config.duplicate_similarity)
+        self._junk = JunkFilter(config.boilerplate) if config.junk_filter and not store.read_only else None
         self._in_transaction = False
         self._failed: BaseException | None = None
         self.counters: Counter[str] = Counter()
@@ -124,10 +140,14 @@ class BankState:
         step = self.tick(step)
         text = storable(draft.text)
         if len(text.strip()) < self._config.min_chars:
-            return self.refuse(draft.kind, f"shorter than bank.min_chars ({self._config.min_chars})", step, draft.generation_id)
+            reason = f"shorter than bank.min_chars ({self._config.min_chars})"
+            return self.refuse(draft.kind, "short", reason, step, draft.generation_id)
         cut = len(text) > self._config.max_chars
         text = text[: self._config.max_chars]
         key_text = storable(draft.key_text)
+        junk = self._junk.judge(text, key_text) if self._junk is not None else None
+        if junk is not None:
+            return self.refuse(draft.kind, junk, f"{_JUNK[junk]} (bank.junk_filter): {text[:_QUOTED]}", step, draft.generation_id)
         key_id, vector = self._key(key_text)
         merging = draft.kind == "merge"
         twin = self._duplicates.find(draft.scope, key_id, text, ignoring=draft.retire if merging else ())
@@ -140,6 +160,8 @@ class BankState:
         self.make_room(1, step)
         entry_id = self._insert(draft, text, key_id, step, stats)
         self.live.add(entry_id, draft.scope, key_id, vector, step, stats)
+        if merging:
+            self.routing.inherit(entry_id, draft.scope, draft.retire)
         payload: dict[str, Any] = {"entry": entry_id, "text": text, "key": key_text, "scope": draft.scope}
         payload |= {"parents": sorted(set(draft.parents)), "retired": list(draft.retire), "generation": draft.generation_id}
         if merging:
@@ -158,10 +180,11 @@ class BankState:
         tried = wins + losses + stats.successes + stats.failures
         return self._config.protect_proven and (wins + stats.successes) / tried > wins / (wins + losses)
 
-    def refuse(self, kind: str, reason: str, step: int, generation_id: str | None) -> Added:
-        """Log that a text was not taken."""
+    def refuse(self, kind: str, cause: Cause, reason: str, step: int, generation_id: str | None) -> Added:
+        """Log and count that a text was not taken."""
         self.log("refuse", self.tick(step), (), asked=kind, reason=reason, generation=generation_id)
-        return Added(None, "refused", reason)
+        self.counters[f"refused_{cause}"] += 1
+        return Added(None, "refused", reason, cause)
 
     def retire(self, ids: Sequence[int], step: int) -> None:
         """Take live entries out; whoever calls logs why."""
@@ -197,6 +220,13 @@ class BankState:
             self.retire(evicted[-1:], step)
             self.log("evict", step, evicted[-1:], retired=evicted[-1:])
         return evicted
+
+    def scope(self, entry_id: int) -> str | None:
+        """Of an entry, live or retired; None where there is none of this id."""
+        if entry_id in self.live:
+            return self.live.home(entry_id)[0]
+        rows = self.store.rows("SELECT scope FROM entries WHERE id = ?", (entry_id,))
+        return rows[0][0] if rows else None
 
     def identical_to(self, entry_id: int) -> int | None:
         """The live entry, if any, whose text is identical to that of a retired one of the same key and scope."""
@@ -267,13 +297,14 @@ class BankState:
     def _load(self) -> None:
         """Read from the store what is kept in memory."""
         self._duplicates.forget()
-        self.counters = Counter(dict.fromkeys((*KINDS, "cut", "gone"), 0))
+        self.counters = Counter(dict.fromkeys((*KINDS, *REFUSALS, "cut", "gone"), 0))
         self.counters.update(dict(self.store.rows("SELECT name, value FROM counters")))
         self.clock = max(
             # Steps are logged in order, so the last row of each table has its latest.
             int(self.store.rows(f"SELECT coalesce((SELECT step FROM {table} ORDER BY id DESC LIMIT 1), 0)")[0][0])
             for table in ("operations", "retrievals", "outcomes", "credits", "trainings")
         )
+        self.routing = Routing(self.store)
         self.live = LiveEntries(self._dimensions, self._config.eviction, self._prior)
         vectors = {
             key_id: np.frombuffer(blob, dtype="<f4")

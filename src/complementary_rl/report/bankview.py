@@ -49,7 +49,9 @@ def bank_facts(bank: BankHistory) -> list[tuple[str, str]]:
         ("retired", f"{bank.retired:,}"),
         ("tasks they are about", f"{bank.counts.get('keys', 0):,.0f}"),
         ("tried in a rollout", _of(len(tried), len(bank.entries))),
+        ("never retrieved", f"{bank.counts.get('never_used_share', 0.0):.0%}"),
         ("repeats among texts taken", f"{bank.counts.get('duplicate_share', 0.0):.0%}"),
+        ("texts refused", f"{bank.counts.get('refuse', 0):,.0f}"),
     ]
 
 

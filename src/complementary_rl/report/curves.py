@@ -1,6 +1,6 @@
 """The report's figures, from the metrics of one or several runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from complementary_rl.report.rundir import RunData, episodes_of
@@ -21,6 +21,12 @@ _OPERATIONS = {
     "bank_merge": "merged",
     "bank_drop": "dropped",
     "bank_evict": "evicted",
+}
+_REFUSALS = {
+    "bank_refused_boilerplate": "says nothing",
+    "bank_refused_repetition": "repetition",
+    "bank_refused_restates_task": "restates task",
+    "bank_refused_short": "too short",
 }
 
 
@@ -57,7 +63,7 @@ def extractor_pictures(run: RunData, prefix: str) -> list[Picture]:
         _share_line(run, "after success", "tone2", "useful_won_entries", "judged_won_entries"),
     ]
     waste = [
-        _share_line(run, "unreadable", "tone3", "problem_unparsable", "distilled"),
+        _share_line(run, "unreadable", "tone3", "unparsable", "distilled"),
         _share_line(run, "repeated", "tone4", "duplicate", "duplicate", "added"),
         _share_line(run, "return", "tone5", "return", "distilled"),
     ]
@@ -96,15 +102,32 @@ def bank_pictures(run: RunData, prefix: str) -> list[Picture]:
     """Growth of the bank and what happened to it. `prefix` names the run in element ids."""
     x, y = run.series("experience", "bank_size")
     size = [Line("entries", "tone1", x, y)] if x else []
-    operations = []
-    for (key, label), tone in zip(_OPERATIONS.items(), _TONES, strict=True):
-        x, y = run.series("experience", key)
-        if x and max(y) > 0:
-            operations.append(Line(label, tone, x, y))
+    shares = [
+        Line("repeats", "tone4", *run.series("experience", "bank_duplicate_share")),
+        Line("never used", "tone3", *run.series("experience", "bank_never_used_share")),
+    ]
     return [
         _picture("Size", "Live entries.", size, f"{prefix}-size"),
-        _picture("Operations", "Counted since the bank was made.", operations, f"{prefix}-operations"),
+        _picture("Operations", "Counted since the bank was made.", _counts(run, _OPERATIONS), f"{prefix}-operations"),
+        _picture(
+            "Dead weight",
+            "Share of the texts taken that repeated a live entry; share of the live entries never retrieved.",
+            shares,
+            f"{prefix}-shares",
+            share=True,
+        ),
+        _picture("Refused texts", "By reason, counted since the bank was made.", _counts(run, _REFUSALS), f"{prefix}-refused"),
     ]
+
+
+def _counts(run: RunData, labels: Mapping[str, str]) -> list[Line]:
+    """A line for every counter of the bank that ever moved."""
+    lines = []
+    for (key, label), tone in zip(labels.items(), _TONES, strict=False):
+        x, y = run.series("experience", key)
+        if x and max(y) > 0:
+            lines.append(Line(label, tone, x, y))
+    return lines
 
 
 def _training_lines(runs: Sequence[RunData], metric: str) -> list[Line]:

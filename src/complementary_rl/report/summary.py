@@ -76,7 +76,7 @@ class BankSummary(_Model):
     returned: int = 0
     """Episodes the extractor found not worth an entry."""
     refused: int = 0
-    """Texts too short to keep."""
+    """Texts too short to keep, or junk."""
     duplicate_share: float = 0.0
     """Votes among the texts taken."""
     never_used_share: float = 0.0
