@@ -136,7 +136,7 @@ def test_callers_get_what_one_call_would_have_given(world: World, tmp_path: Path
 
 
 def test_steps_are_not_mixed(world: World) -> None:
-    path = world.path(batch_size=2)
+    path = world.path(batch_size=2, searches=1)
 
     async def run() -> None:
         await asyncio.gather(path.retrieve([query(1)], 4), path.retrieve([query(2)], 5))
