@@ -106,7 +106,7 @@ def bank_pictures(run: RunData, prefix: str) -> list[Picture]:
         Line("repeats", "tone4", *run.series("experience", "bank_duplicate_share")),
         Line("never used", "tone3", *run.series("experience", "bank_never_used_share")),
     ]
-    return [
+    pictures = [
         _picture("Size", "Live entries.", size, f"{prefix}-size"),
         _picture("Operations", "Counted since the bank was made.", _counts(run, _OPERATIONS), f"{prefix}-operations"),
         _picture(
@@ -116,8 +116,11 @@ def bank_pictures(run: RunData, prefix: str) -> list[Picture]:
             f"{prefix}-shares",
             share=True,
         ),
-        _picture("Refused texts", "By reason, counted since the bank was made.", _counts(run, _REFUSALS), f"{prefix}-refused"),
     ]
+    refusals = _counts(run, _REFUSALS)
+    if refusals:  # that there were none is told in a word beside the pictures
+        pictures.append(_picture("Refused texts", "By reason, counted since the bank was made.", refusals, f"{prefix}-refused"))
+    return pictures
 
 
 def _counts(run: RunData, labels: Mapping[str, str]) -> list[Line]:
