@@ -80,10 +80,12 @@ def readable_episode(trajectory: Trajectory, texts: dict[int, str]) -> dict[str,
 
 
 def write_episodes(path: Path, episodes: Sequence[dict[str, Any]]) -> None:
-    """Write one JSONL file of readable episodes. Raises InfrastructureError when the disk refuses."""
+    """Write one JSONL file of readable episodes; a lone surrogate in one becomes "?". Raises InfrastructureError when the disk refuses."""
     with _disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(episode, ensure_ascii=False) + "\n" for episode in episodes), encoding="utf-8")
+        path.write_text(
+            "".join(json.dumps(episode, ensure_ascii=False) + "\n" for episode in episodes), encoding="utf-8", errors="replace"
+        )
 
 
 @contextmanager
