@@ -2,7 +2,6 @@
 
 import os
 import platform
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -17,6 +16,7 @@ from complementary_rl.config import BankConfig, Config
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import Vectors
 from complementary_rl.experience.manager import ExperienceManager
+from complementary_rl.report.provenance import current_commit
 from complementary_rl.types import Task
 
 SCOPE = "benchmark"
@@ -94,10 +94,8 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def print_machine() -> None:
     """Where and on what this was measured; the load tells how far to trust the times."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    dirty = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, check=False).stdout.strip()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     print(
-        f"commit {commit}{' (changed)' if dirty else ''} · Python {platform.python_version()} · numpy {np.__version__} · "
+        f"commit {current_commit()} · Python {platform.python_version()} · numpy {np.__version__} · "
         f"{os.cpu_count()} cores · load {load} · BLAS threads {os.environ['OPENBLAS_NUM_THREADS']}\n"
     )

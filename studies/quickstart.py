@@ -72,21 +72,22 @@ def main() -> None:
     variants = {name: variants[name] for name in arguments.variants or variants}
     todo = cells(variants, common, arguments.seeds, arguments.runs / arguments.regime)
     run_all(todo, CONFIG, arguments.jobs)
-    table = _table(todo)
+    found = results(todo)
+    table = _table(todo, found)
     print(_render(table))
     print("\n".join(_differences(table)))
     arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / f"quickstart-{arguments.regime}.json"
-    commits = sorted({summary.provenance.commit or "unknown" for by_seed in results(todo).values() for summary in by_seed.values()})
+    commits = sorted({summary.provenance.commit or "unknown" for by_seed in found.values() for summary in by_seed.values()})
     record = {"steps": arguments.steps, "seeds": arguments.seeds, "commits": commits, "variants": table}
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(f"per-seed figures: {path}")
 
 
-def _table(todo: list[Cell]) -> dict[str, dict[str, list[float | None]]]:
+def _table(todo: list[Cell], found: dict[str, dict[int, MethodSummary]]) -> dict[str, dict[str, list[float | None]]]:
     """variant → measure → one value per seed."""
     table: dict[str, dict[str, list[float | None]]] = {}
-    for name, by_seed in results(todo).items():
+    for name, by_seed in found.items():
         directories = {cell.seed: cell.directory for cell in todo if cell.variant == name}
         table[name] = {measure: [read(by_seed[seed]) for seed in by_seed] for measure, read in MEASURES.items()}
         shares = [_useful_shares(directories[seed]) for seed in by_seed]

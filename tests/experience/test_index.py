@@ -22,6 +22,16 @@ def brute_force(content: dict[int, np.ndarray], query: np.ndarray, top: int, flo
     return [(i, similarity) for similarity, i in best if similarity >= floor]
 
 
+def apply(index, content, ops):
+    for kind, vector_id, seed in ops:
+        if kind == "add" and vector_id not in content:
+            index.add(vector_id, unit(seed))
+            content[vector_id] = unit(seed)
+        elif kind == "remove" and vector_id in content:
+            index.remove(vector_id)
+            del content[vector_id]
+
+
 # Few distinct vectors, so that ties and cut-offs inside ties are common.
 operations = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), st.integers(0, 40), st.integers(0, 6)), max_size=80)
 
@@ -30,13 +40,7 @@ operations = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), st.in
 @settings(max_examples=150, deadline=None)
 def test_search_equals_brute_force(ops, query_seed, top, floor):
     index, content = VectorIndex(D), {}
-    for kind, vector_id, seed in ops:
-        if kind == "add" and vector_id not in content:
-            index.add(vector_id, unit(seed))
-            content[vector_id] = unit(seed)
-        elif kind == "remove" and vector_id in content:
-            index.remove(vector_id)
-            del content[vector_id]
+    apply(index, content, ops)
     assert len(index) == len(content)
     queries = np.stack([unit(query_seed), unit(query_seed + 1)])
     for query, found in zip(queries, index.search(queries, top, floor), strict=True):
@@ -89,16 +93,6 @@ def test_a_snapshot_stays_as_it_was_whatever_is_written(before, after, query_see
     for searched, expected in seen:
         [found] = searched.search(query[None], 5)
         assert found.ids.tolist() == [i for i, _ in brute_force(expected, query, 5, -1.0)]
-
-
-def apply(index, content, ops):
-    for kind, vector_id, seed in ops:
-        if kind == "add" and vector_id not in content:
-            index.add(vector_id, unit(seed))
-            content[vector_id] = unit(seed)
-        elif kind == "remove" and vector_id in content:
-            index.remove(vector_id)
-            del content[vector_id]
 
 
 def test_blocks_are_copied_for_a_live_snapshot_only(monkeypatch):

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from complementary_rl.cli.main import app
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.errors import UserError
-from complementary_rl.training import from_transcripts
+from complementary_rl.training import from_transcripts, session
 from complementary_rl.training.from_transcripts import Filing, Import, distil_transcripts, look_through
 from complementary_rl.training.run import train
 
@@ -55,7 +55,7 @@ def note(prompt: str) -> str:
 def engine(monkeypatch: pytest.MonkeyPatch) -> ScriptedEngine:
     scripted = ScriptedEngine(note)
     scripted.close = lambda: None  # type: ignore[attr-defined]
-    monkeypatch.setattr(from_transcripts, "make_engine", lambda name, model: scripted)
+    monkeypatch.setattr(session, "make_engine", lambda name, model, **_: scripted)
     return scripted
 
 

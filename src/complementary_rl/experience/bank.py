@@ -381,7 +381,7 @@ class Bank:
             taken = sum(self._state.counters[kind] for kind in WRITING_KINDS) + self._state.counters["vote"]
             return {
                 "size": len(self),
-                "keys": sum(1 for _ in self._state.live.shelves()),
+                "keys": self._state.live.shelf_count(),
                 **self._state.counters,
                 "duplicate_share": self._state.counters["vote"] / max(1, taken),
                 "never_used_share": self._state.live.never_retrieved() / max(1, len(self)),

@@ -2,9 +2,7 @@
 
 from collections.abc import Collection
 
-import numpy as np
-
-from complementary_rl.experience.embedding import Embedder, Vectors
+from complementary_rl.experience.embedding import Embedder, Vectors, text_vectors
 from complementary_rl.experience.index import VectorIndex
 from complementary_rl.experience.records import fingerprint
 from complementary_rl.experience.store import BankStore
@@ -63,10 +61,10 @@ class Duplicates:
         rows = self._store.rows(
             "SELECT id, text, text_vector FROM entries WHERE scope = ? AND key_id = ? AND retired_step IS NULL", (scope, key_id)
         )
-        unknown = [text for _, text, blob in rows if blob is None]  # written while the threshold was 1
-        embedded = dict(zip(unknown, self._embedder.embed(unknown), strict=True)) if unknown else {}
+        # Without a blob are those that were written while the threshold was 1.
+        vectors = text_vectors(self._embedder, [(text, blob) for _, text, blob in rows])
         shelf = VectorIndex(self._embedder.dimensions)
-        for entry_id, text, blob in rows:
-            shelf.add(entry_id, embedded[text] if blob is None else np.frombuffer(blob, dtype="<f4"))
+        for (entry_id, _, _), vector in zip(rows, vectors, strict=True):
+            shelf.add(entry_id, vector)
         self._texts[scope, key_id] = shelf
         return shelf

@@ -238,6 +238,23 @@ class CachedEmbedder:
                 self._rows.popitem(last=False)
 
 
+def vector_to_blob(vector: Vectors) -> bytes:
+    """As a bank's file keeps it."""
+    return vector.astype("<f4").tobytes()
+
+
+def vector_from_blob(blob: bytes) -> Vectors:
+    """The vector [d] that `vector_to_blob` was given."""
+    return np.frombuffer(blob, dtype="<f4")
+
+
+def text_vectors(embedder: Embedder, rows: Sequence[tuple[str, bytes | None]]) -> list[Vectors]:
+    """The vector of each text, from its blob where one was kept; the rest are embedded in one call."""
+    unknown = list(dict.fromkeys(text for text, blob in rows if blob is None))
+    embedded = dict(zip(unknown, embedder.embed(unknown), strict=True)) if unknown else {}
+    return [embedded[text] if blob is None else vector_from_blob(blob) for text, blob in rows]
+
+
 def make_embedder(name: str) -> CachedEmbedder:
     """The embedder `bank.embedder` names, cached: "hashing", or a sentence-transformers model by hub name or folder."""
     return CachedEmbedder(HashingEmbedder() if name == "hashing" else SentenceTransformerEmbedder(name))

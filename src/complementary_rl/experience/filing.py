@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from complementary_rl.experience.embedding import Embedder, Vectors
+from complementary_rl.experience.embedding import Embedder, Vectors, text_vectors, vector_from_blob
 from complementary_rl.experience.state import BankState
 
 _PORTION = 256
@@ -33,8 +33,7 @@ def vectors(state: BankState, embedder: Embedder, ids: Sequence[int]) -> tuple[V
             f"SELECT e.id, e.text, e.text_vector, k.vector FROM entries e JOIN keys k ON k.id = e.key_id WHERE e.id IN ({marks})",
             ids,
         )
-    unknown = list(dict.fromkeys(text for _, text, blob, _ in rows if blob is None))
-    embedded = dict(zip(unknown, embedder.embed(unknown), strict=True)) if unknown else {}
-    texts = {entry_id: embedded[text] if blob is None else np.frombuffer(blob, dtype="<f4") for entry_id, text, blob, _ in rows}
-    keys = {entry_id: np.frombuffer(blob, dtype="<f4") for entry_id, _, _, blob in rows}
+    known = [entry_id for entry_id, *_ in rows]
+    texts = dict(zip(known, text_vectors(embedder, [(text, blob) for _, text, blob, _ in rows]), strict=True))
+    keys = {entry_id: vector_from_blob(blob) for entry_id, _, _, blob in rows}
     return np.stack([texts[entry_id] for entry_id in ids]), np.stack([keys[entry_id] for entry_id in ids])

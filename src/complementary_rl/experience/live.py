@@ -7,7 +7,7 @@ index holds a row per *key*: searching costs what the number of different tasks 
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, compress, repeat
 
@@ -22,6 +22,12 @@ from complementary_rl.types import EntryStats
 Ints = NDArray[np.int64]
 
 _COLUMNS = ("ids", "retrieved", "shown", "successes", "failures", "last_retrieved", "created", "position")
+
+
+def posterior_mean(successes: int, failures: int, prior: tuple[float, float]) -> float:
+    """Mean (α0 + s) / (α0 + β0 + s + f) of the posterior of "it led to success", with the prior (α0, β0)."""
+    wins, losses = prior
+    return (wins + successes) / (wins + losses + successes + failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +176,9 @@ class LiveEntries:
                 return entry_id
             heapq.heappop(self._queue)
 
-    def shelves(self) -> Iterator[tuple[str, int, int]]:
-        """(scope, key id, number of entries) of every shelf."""
-        return ((scope, key_id, len(shelf)) for (scope, key_id), shelf in self._shelves.items())
+    def shelf_count(self) -> int:
+        """Keys that live entries are filed under, scope by scope."""
+        return len(self._shelves)
 
     def never_retrieved(self) -> int:
         """Live entries that no retrieval has taken yet."""
@@ -211,9 +217,7 @@ class LiveEntries:
 
     def _worth(self, slot: int) -> float:
         if self._eviction == "value":
-            wins, losses = self._prior
-            successes, failures = int(self._table["successes"][slot]), int(self._table["failures"][slot])
-            return (wins + successes) / (wins + losses + successes + failures)
+            return posterior_mean(int(self._table["successes"][slot]), int(self._table["failures"][slot]), self._prior)
         if self._eviction == "lru":
             return float(max(self._table["created"][slot], self._table["last_retrieved"][slot]))
         return 0.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from complementary_rl.config import RetrievalConfig
-from complementary_rl.experience.embedding import CachedEmbedder, Vectors
+from complementary_rl.experience.embedding import CachedEmbedder, Vectors, vector_from_blob
 from complementary_rl.experience.live import Pools
 from complementary_rl.experience.near_keys import KeySnapshot, NearKeys
 from complementary_rl.experience.records import storable
@@ -116,7 +116,7 @@ class Retriever:
                 for text in missing:
                     rows = self._state.store.rows("SELECT vector FROM keys WHERE text = ?", (storable(text),))
                     if rows:
-                        stored[text] = np.frombuffer(rows[0][0], dtype="<f4")
+                        stored[text] = vector_from_blob(rows[0][0])
             self._embedder.keep(stored)
             unknown = [text for text in missing if text not in stored]
             found |= stored

@@ -11,14 +11,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from complementary_rl.config import BankConfig
 from complementary_rl.errors import BankError
 from complementary_rl.experience.duplicates import Duplicates
-from complementary_rl.experience.embedding import Embedder, Vectors
+from complementary_rl.experience.embedding import Embedder, Vectors, vector_from_blob, vector_to_blob
 from complementary_rl.experience.junk import Junk, JunkFilter
-from complementary_rl.experience.live import LiveEntries
+from complementary_rl.experience.live import LiveEntries, posterior_mean
 from complementary_rl.experience.near_keys import KeySnapshot
 from complementary_rl.experience.records import SELECT_LIVE, STATS, combined, fingerprint, storable
 from complementary_rl.experience.routing import Routing
@@ -30,13 +28,14 @@ KINDS = (*WRITING_KINDS, "vote", "refuse", "return", "drop", "evict", "revert")
 
 Cause = Literal["short", "conflict"] | Junk
 """Why a text is refused: under `min_chars`; what it should replace is gone; or junk, and of which kind."""
-REFUSALS = tuple(f"refused_{cause}" for cause in ("short", "conflict", "boilerplate", "repetition", "restates_task"))
 
 _JUNK: dict[Junk, str] = {
     "boilerplate": "it says nothing",
     "repetition": "it repeats itself",
     "restates_task": "it restates the task",
 }
+REFUSALS = tuple(f"refused_{cause}" for cause in ("short", "conflict", *_JUNK))
+"""Their counters."""
 _QUOTED = 200
 """Characters of a junk text that the log keeps."""
 
@@ -176,9 +175,8 @@ class BankState:
     def keeps_proven(self, stats: EntryStats) -> bool:
         """Whether an update leaves an entry of these statistics live: with `bank.protect_proven`, when the mean of its posterior is
         above that of an untried text."""
-        wins, losses = self._prior
-        tried = wins + losses + stats.successes + stats.failures
-        return self._config.protect_proven and (wins + stats.successes) / tried > wins / (wins + losses)
+        untried = posterior_mean(0, 0, self._prior)
+        return self._config.protect_proven and posterior_mean(stats.successes, stats.failures, self._prior) > untried
 
     def refuse(self, kind: str, cause: Cause, reason: str, step: int, generation_id: str | None) -> Added:
         """Log and count that a text was not taken."""
@@ -203,7 +201,7 @@ class BankState:
                 "WHERE e.id = ?",
                 (entry_id,),
             )[0]
-            self.live.add(entry_id, scope, key_id, np.frombuffer(vector, dtype="<f4"), created, EntryStats(*stats))
+            self.live.add(entry_id, scope, key_id, vector_from_blob(vector), created, EntryStats(*stats))
             self._duplicates.revived(scope, key_id)
 
     def make_room(self, incoming: int, step: int) -> list[int]:
@@ -263,7 +261,7 @@ class BankState:
             (
                 text,
                 fingerprint(text),
-                None if vector is None else _blob(vector),
+                None if vector is None else vector_to_blob(vector),
                 key_id,
                 draft.scope,
                 step,
@@ -290,9 +288,9 @@ class BankState:
     def _key(self, text: str) -> tuple[int, Vectors]:
         rows = self.store.rows("SELECT id, vector FROM keys WHERE text = ?", (text,))
         if rows:
-            return rows[0][0], np.frombuffer(rows[0][1], dtype="<f4")
+            return rows[0][0], vector_from_blob(rows[0][1])
         vector = self._embedder.embed([text])[0]
-        return self.store.run("INSERT INTO keys (text, vector) VALUES (?, ?)", (text, _blob(vector))), vector
+        return self.store.run("INSERT INTO keys (text, vector) VALUES (?, ?)", (text, vector_to_blob(vector))), vector
 
     def _load(self) -> None:
         """Read from the store what is kept in memory."""
@@ -307,14 +305,10 @@ class BankState:
         self.routing = Routing(self.store)
         self.live = LiveEntries(self._dimensions, self._config.eviction, self._prior)
         vectors = {
-            key_id: np.frombuffer(blob, dtype="<f4")
+            key_id: vector_from_blob(blob)
             for key_id, blob in self.store.stream(
                 "SELECT id, vector FROM keys WHERE id IN (SELECT key_id FROM entries WHERE retired_step IS NULL)"
             )
         }
         for entry_id, scope, key_id, created, *stats in self.store.stream(SELECT_LIVE):
             self.live.add(entry_id, scope, key_id, vectors[key_id], created, EntryStats(*stats))
-
-
-def _blob(vector: Vectors) -> bytes:
-    return vector.astype("<f4").tobytes()

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import Config
 from complementary_rl.config_file import config_hash, dump_config, load_config
-from complementary_rl.engines import make_engine
 from complementary_rl.envs.protocol import Suite
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.errors import UserError
@@ -24,10 +22,9 @@ from complementary_rl.experience.distiller import Distiller, SetAside
 from complementary_rl.experience.embedding import make_embedder
 from complementary_rl.experience.extractor import Extractor, distillation_id
 from complementary_rl.experience.tally import Tally
-from complementary_rl.prompts import PromptSet
+from complementary_rl.training.session import CONFIG_FILE, MARKER, open_extractor
 from complementary_rl.types import Split, Task
 
-_RUN_MARKER, _CONFIG_FILE = "run.json", "config.toml"
 COUNTED = frozenset({"distilled", "shortened", "add", "update", "return", "unparsable", "dropped_operations", "added", "duplicate"})
 """Counts of docs/experience.md that an import keeps."""
 
@@ -132,30 +129,26 @@ async def distil_transcripts(
 
         torch.set_num_threads(config.run.threads)
     embedder = make_embedder(config.bank.embedder)
-    prompts = PromptSet.load(config.extractor.prompts)
-    engine = make_engine("extractor", config.extractor.model)
+    engine, extractor = open_extractor(config, "" if filing.suite is None else filing.suite.instructions)
     try:
         _make_directory(bank_path.parent)
         with Bank.open(bank_path, config.bank, embedder, run_id=None, retrieval=config.retrieval) as bank:
-            (bank_path.parent / _CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
-            instructions = "" if filing.suite is None else filing.suite.instructions
-            codec = ChatCodec(engine.tokenizer)
-            extractor = Extractor(engine, codec, prompts, config.extractor, run_seed=config.run.seed, instructions=instructions)
+            (bank_path.parent / CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
             await _distil(_lines(source, filing, scope), extractor, bank, config, found, on_batch)
     finally:
         engine.close()
 
 
 def _check_directory(directory: Path, config: Config) -> None:
-    if (directory / _RUN_MARKER).exists():
+    if (directory / MARKER).exists():
         raise UserError(
             f"{directory} holds a run, whose bank is its own; distil into another directory and give that bank to a run with "
             "--bank.source"
         )
-    known = directory / _CONFIG_FILE
+    known = directory / CONFIG_FILE
     if known.exists() and config_hash(load_config(known)) != config_hash(config):
         raise UserError(
-            f"{directory} was begun with other settings (see its {_CONFIG_FILE}); leave the options out to go on with those, or choose "
+            f"{directory} was begun with other settings (see its {CONFIG_FILE}); leave the options out to go on with those, or choose "
             "another directory"
         )
 

@@ -16,7 +16,6 @@ from complementary_rl.training.metrics import readable_episode, rollout_metrics,
 from complementary_rl.training.session import Session
 
 EXTRACTOR_POLL_SECONDS = 0.05
-EXTRACTOR_LOOP = "extractor loop"
 SHUTDOWN_SECONDS = 60.0
 
 OnRecord = Callable[[dict[str, Any]], None]
@@ -29,6 +28,7 @@ class Schedule:
         self.session = session
         self.on_record = on_record
         self.times: dict[str, float] = {}
+        self._extractor_loop: asyncio.Task[None] | None = None
         self._ending = False
 
     async def run(self) -> None:
@@ -43,7 +43,8 @@ class Schedule:
                 await self._step()
             # An update that is cancelled half-way would be trained but not counted: at a regular end it is waited for.
             self._ending = True
-            await _ended(background, EXTRACTOR_LOOP, SHUTDOWN_SECONDS)
+            if self._extractor_loop is not None:
+                await asyncio.wait({self._extractor_loop}, timeout=SHUTDOWN_SECONDS)
         finally:
             for task in background:
                 task.cancel()
@@ -148,7 +149,8 @@ class Schedule:
             return []
         tasks = [session.manager.start()] if session.flags.distil else []
         if session.flags.train_extractor:
-            tasks.append(asyncio.create_task(self._extractor_forever(), name=EXTRACTOR_LOOP))
+            self._extractor_loop = asyncio.create_task(self._extractor_forever(), name="extractor loop")
+            tasks.append(self._extractor_loop)
         return tasks
 
     async def _extractor_forever(self) -> None:
@@ -206,12 +208,6 @@ class Schedule:
     def _emit(self, record: dict[str, Any]) -> None:
         self.session.metrics.append(record)
         self.on_record(record)
-
-
-async def _ended(tasks: list["asyncio.Task[None]"], name: str, within: float) -> None:
-    waited = [task for task in tasks if task.get_name() == name]
-    if waited:
-        await asyncio.wait(waited, timeout=within)
 
 
 def _due(interval: int, step: int) -> bool:

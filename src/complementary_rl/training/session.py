@@ -35,7 +35,7 @@ from complementary_rl.training.metrics import MetricsLog
 from complementary_rl.training.run_lock import RunLock
 from complementary_rl.types import Task
 
-_MARKER = "run.json"
+MARKER, CONFIG_FILE = "run.json", "config.toml"
 _BANK_FILES = ("bank.sqlite", "bank.sqlite-wal", "bank.sqlite-shm")
 
 ENV_WORKERS = 4
@@ -165,9 +165,21 @@ def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
     return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
 
 
+def open_extractor(config: Config, instructions: str, *, keep_reference: bool = False) -> tuple[Engine, Extractor]:
+    """The extractor's model, and what reads and writes with it. `instructions`: the suite's rules."""
+    prompts = PromptSet.load(config.extractor.prompts)
+    engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference)
+    try:
+        codec = ChatCodec(engine.tokenizer)
+        return engine, Extractor(engine, codec, prompts, config.extractor, run_seed=config.run.seed, instructions=instructions)
+    except BaseException:
+        engine.close()
+        raise
+
+
 def _claim_directory(directory: Path, *, resume: bool) -> RunLock:
     """Make sure that the directory is there, fits what is asked for, and is nobody else's; changes nothing that was in it."""
-    has_run, stray = (directory / _MARKER).exists(), directory / "bank.sqlite"
+    has_run, stray = (directory / MARKER).exists(), directory / "bank.sqlite"
     if has_run and not resume:
         raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --run.name")
     if resume and not has_run:
@@ -186,7 +198,7 @@ def _unwritable(directory: Path, error: OSError) -> UserError:
 
 
 def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: dict[str, Any] | None) -> None:
-    marker = directory / _MARKER
+    marker = directory / MARKER
     if resume:
         expected = _run_record(directory)["config_hash"]
         if expected != config_hash(config) or (state is not None and state["config_hash"] != expected):
@@ -196,7 +208,7 @@ def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: 
             (directory / name).unlink(missing_ok=True)
         shutil.rmtree(directory / "episodes", ignore_errors=True)
     if not marker.exists():
-        (directory / "config.toml").write_text(dump_config(config), encoding="utf-8")
+        (directory / CONFIG_FILE).write_text(dump_config(config), encoding="utf-8")
         record = {
             "run_id": f"{config.run.name}-{config.run.seed}-{config_hash(config)}",
             "version": __version__,
@@ -205,17 +217,17 @@ def _prepare_directory(config: Config, directory: Path, *, resume: bool, state: 
             "seed": config.run.seed,
             "config_hash": config_hash(config),
         }
-        partial = directory / f".{_MARKER}.partial"
+        partial = directory / f".{MARKER}.partial"
         partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         partial.replace(marker)
 
 
 def _run_record(directory: Path) -> dict[str, str]:
     try:
-        record: dict[str, str] = json.loads((directory / _MARKER).read_text(encoding="utf-8"))
+        record: dict[str, str] = json.loads((directory / MARKER).read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(
-            f"{directory / _MARKER} is damaged ({error}): the run cannot be identified; start another in a new --run.dir"
+            f"{directory / MARKER} is damaged ({error}): the run cannot be identified; start another in a new --run.dir"
         ) from error
     return record
 
@@ -268,12 +280,7 @@ def _add_experience(session: Session) -> None:
     extractor = None
     if session.flags.extractor or config.tool.enabled:
         needs_reference = config.extractor.kl_coefficient > 0
-        session.extractor = make_engine("extractor", config.extractor.model, keep_reference=needs_reference)
-        codec = ChatCodec(session.extractor.tokenizer)
-        prompts = PromptSet.load(config.extractor.prompts)
-        extractor = Extractor(
-            session.extractor, codec, prompts, config.extractor, run_seed=config.run.seed, instructions=session.suite.instructions
-        )
+        session.extractor, extractor = open_extractor(config, session.suite.instructions, keep_reference=needs_reference)
     session.manager = ExperienceManager(
         session.bank, extractor, config, judge=session.suite.judge_entry, train_extractor=session.flags.train_extractor
     )
@@ -302,7 +309,7 @@ def _begin(session: Session) -> None:
 
 def _withdraw(directory: Path) -> None:
     """Leave nothing of a run that could not start, or the corrected one would be refused the directory."""
-    for name in (_MARKER, "config.toml", "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock", run_lock.FILE):
+    for name in (MARKER, CONFIG_FILE, "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock", run_lock.FILE):
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()
