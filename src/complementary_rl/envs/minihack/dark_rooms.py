@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from complementary_rl.envs.minihack.compass import KEYS, towards
 from complementary_rl.envs.minihack.game import Game, compile_level, map_origin
 from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
@@ -47,11 +49,11 @@ class DarkRooms(Suite):
             raise UserError(f"{self.name}: max_turns is {max_turns}; it must be at least 1")
         self.max_turns = max_turns
         self.size = size
-        order = [int(index) for index in rng("dark-rooms", seed, "names").permutation(names)]
+        order = _titles(rng("dark-rooms", seed, "names"))
         # From opposite ends, so that more rooms of one split leave the other split as it is.
         self._tasks: dict[Split, list[Task]] = {
-            "train": [self._task(index, "train") for index in order[:rooms]],
-            "heldout": [self._task(index, "heldout") for index in order[names - heldout_rooms :]],
+            "train": [self._task(title, "train") for title in order[:rooms]],
+            "heldout": [self._task(title, "heldout") for title in order[names - heldout_rooms :]],
         }
         self._exits = {task.id: self._draw_exit(seed, task) for tasks in self._tasks.values() for task in tasks}
 
@@ -79,14 +81,23 @@ class DarkRooms(Suite):
         x, y = self.exit(task)
         return _REGIONS[(y - 1) * 3 // self.size][(x - 1) * 3 // self.size]
 
-    def _task(self, index: int, split: Split) -> Task:
-        title = f"{ADJECTIVES[index // len(NOUNS)]} {NOUNS[index % len(NOUNS)]}"
+    def _task(self, title: str, split: Split) -> Task:
         identity = f"{self.name}/{title.lower().replace(' ', '-')}"
         return Task(identity, self.name, f"Find the exit of the {title}.", derive_seed(identity), split, scope=identity)
 
     def _draw_exit(self, seed: int, task: Task) -> tuple[int, int]:
         x, y = rng("dark-rooms", seed, task.description).integers(1, self.size + 1, size=2)
         return int(x), int(y)
+
+
+def _titles(random: np.random.Generator) -> list[str]:
+    """All names, each once. A word comes back only when all words have been used: names that share none are easiest to tell apart."""
+    adjectives, nouns = random.permutation(ADJECTIVES), random.permutation(NOUNS)
+    return [
+        f"{adjective} {nouns[(first + shift) % len(nouns)]}"
+        for shift in range(len(nouns))
+        for first, adjective in enumerate(adjectives)
+    ]
 
 
 class DarkRoomEnv:
