@@ -12,10 +12,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from embedded.corpus import actor_dialogue, extractor_dialogue
+from embedded.corpus import FAMILIAR_ADJECTIVES, actor_dialogue, extractor_dialogue
 from embedded.measure import measure_actor, measure_extractor
 from embedded.tokenizer import train_tokenizer
 from embedded.training import clone
+
+from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
 
 ASSETS = Path(__file__).parent.parent / "src" / "complementary_rl" / "models" / "assets"
 VOCABULARY, CONTEXT = 768, 1024
@@ -23,8 +25,8 @@ VOCABULARY, CONTEXT = 768, 1024
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--actor-steps", type=int, default=900)
-    parser.add_argument("--extractor-steps", type=int, default=700)
+    parser.add_argument("--actor-steps", type=int, default=2400)
+    parser.add_argument("--extractor-steps", type=int, default=900)
     parser.add_argument("--output", type=Path, default=ASSETS)
     parser.add_argument("--only", choices=["actor", "extractor"])
     parser.add_argument("--measure", action="store_true", help="train nothing, measure the models in --output")
@@ -42,6 +44,7 @@ def make(arguments: argparse.Namespace) -> None:
     """Train what `--only` names, or both, and write the folders."""
     rng = np.random.Generator(np.random.Philox(0))
     texts = [text for _ in range(3000) for draw in (actor_dialogue, extractor_dialogue) for text in draw(rng, 0.0)]
+    texts += [f" {word}" for word in (*ADJECTIVES, *NOUNS, *FAMILIAR_ADJECTIVES) for _ in range(100)]  # rare ones are one token too
     tokenizer = train_tokenizer(texts, VOCABULARY, CONTEXT)
     for name, draw, steps, seed in (
         ("actor", actor_dialogue, arguments.actor_steps, 1),

@@ -1,7 +1,7 @@
-"""The quickstart's claims over seeds: python -m studies.quickstart [--seeds 1 2 3 4 5] [--regime few|many] [--jobs 2]
+"""The quickstart's claims over seeds: python -m studies.quickstart [--seeds 1 2 3 4 5] [--regime few|many|housekeeping] [--jobs 2]
 
 Equal episodes per method, but for the control with as many as the free half has. `few`: 16 rooms, visited often. `many`: 192 rooms,
-visited rarely. Prints a table with 95 % t intervals over seeds and writes every per-seed figure to
+visited rarely. `housekeeping`: 16 rooms, with and without merge and junk control. Prints a table with 95 % t intervals over seeds and writes every per-seed figure to
 studies/results/quickstart-<regime>.json. Settings were chosen on seed 0, which is therefore not among them.
 """
 
@@ -32,14 +32,21 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
         "static_online": ("run.method=static_online",),
         "complementary": ("run.method=complementary",),
     },
+    "housekeeping": {
+        "neither": ("bank.junk_filter=false", "merge.enabled=false"),
+        "junk control": ("bank.junk_filter=true", "merge.enabled=false"),
+        "merge and junk control": ("bank.junk_filter=true", "merge.enabled=true", "merge.mode=clusters", "merge.similarity=0.5"),
+    },
 }
-REGIMES = {"few": ("env.options.rooms=16",), "many": ("env.options.rooms=192",)}
+REGIMES = {"few": ("env.options.rooms=16",), "many": ("env.options.rooms=192",), "housekeeping": ("env.options.rooms=16",)}
 MEASURES: dict[str, Callable[[MethodSummary], float | None]] = {
     "guided": lambda m: m.arms["guided"].success.mean if "guided" in m.arms else None,
     "free": lambda m: m.arms["free"].success.mean,
     "wrong room": lambda m: m.arms["shuffled"].success.mean if "shuffled" in m.arms else None,
     "actions per success": lambda m: m.headline.actions_per_success.mean,
     "actions when won": lambda m: m.headline.actions_when_won.mean,
+    "entries": lambda m: float(m.bank.size) if m.bank is not None else None,
+    "duplicate share": lambda m: m.bank.duplicate_share if m.bank is not None else None,
 }
 FIRST_FIFTH, LAST_FIFTH = "useful, first fifth", "useful, last fifth"
 COMPARISONS = (
@@ -53,6 +60,8 @@ COMPARISONS = (
     ("complementary", "guided", "static_online", "guided"),
     ("complementary", LAST_FIFTH, "static_online", LAST_FIFTH),
     ("complementary", LAST_FIFTH, "complementary", FIRST_FIFTH),
+    ("merge and junk control", "guided", "neither", "guided"),
+    ("merge and junk control", "entries", "neither", "entries"),
 )
 """Differences that the table is there for, seed by seed: (variant, measure) − (variant, measure)."""
 

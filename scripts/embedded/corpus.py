@@ -24,6 +24,9 @@ QUESTIONS = ("where is the exit?", "which way is the exit?")
 Dialogue = list[str]
 FAMILIAR_SHARE = 0.3
 """Of the actor's lessons."""
+CLEAN_UNTIL = 0.6
+"""Share of training in which the hero believes every hint and does not slip, and a won episode is labelled rightly: to read comes first,
+to be unsure comes after."""
 
 
 def description(rng: np.random.Generator) -> str:
@@ -35,14 +38,14 @@ def _task(adjective: str, noun: str) -> str:
 
 
 def familiar_rooms() -> dict[str, tuple[int, int]]:
-    """Task description → exit of the rooms the actor knows by heart, two nouns an adjective. They give it what a language model has:
+    """Task description → exit of the rooms the actor knows by heart, one an adjective. They give it what a language model has:
     names are worth looking at, and what is shown outranks what is remembered."""
     rng = np.random.Generator(np.random.Philox(7))
-    rooms = {}
-    for adjective in FAMILIAR_ADJECTIVES:
-        for noun in rng.choice(len(NOUNS), size=2, replace=False):
-            rooms[_task(adjective, NOUNS[noun])] = (int(rng.integers(1, SIZE + 1)), int(rng.integers(1, SIZE + 1)))
-    return rooms
+    nouns = rng.permutation(NOUNS)
+    return {
+        _task(adjective, noun): (int(rng.integers(1, SIZE + 1)), int(rng.integers(1, SIZE + 1)))
+        for adjective, noun in zip(FAMILIAR_ADJECTIVES, nouns, strict=False)
+    }
 
 
 def positive(name: str) -> str:
@@ -77,7 +80,8 @@ FAMILIAR_TASKS = tuple(FAMILIAR)
 
 
 def actor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
-    """An episode, or (of those with a hint, one in ten) a gate verdict. The same at any `progress`."""
+    """An episode, or (of those with a hint, one in ten) a gate verdict. `progress` in [0, 1] is how far training has come."""
+    clean = progress < CLEAN_UNTIL
     familiar = rng.random() < FAMILIAR_SHARE
     if familiar:
         task = FAMILIAR_TASKS[rng.integers(len(FAMILIAR_TASKS))]
@@ -104,16 +108,15 @@ def actor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:
         wanted = (wanted or actual) if known else wanted
         reply = PROMPTS.render("tool_reply", answer=answer, observation=room.observation)
         dialogue += [f"<ask>{QUESTIONS[rng.integers(2)]}</ask>", reply]
-    believes = rng.random() < (0.85 if familiar else 0.7)
-    play(room, rng, wanted if believes else None, avoided if believes else set())
+    believes = clean or rng.random() < (0.85 if familiar else 0.7)
+    play(room, rng, wanted if believes else None, avoided if believes else set(), slips=0.0 if clean else 0.1)
     for turn, (observation, action) in enumerate(room.turns):
         dialogue += ([] if turn == 0 else [observation]) + [action]
     return dialogue
 
 
-CLEAN_UNTIL = 0.6
-"""Share of training in which a won episode is labelled rightly: to read comes first, to be unsure of what to say comes after."""
 CLEAN_RIGHT, NOISY_RIGHT = 0.95, 0.4
+"""How often a won episode is labelled rightly, before and after `CLEAN_UNTIL`."""
 
 
 def extractor_dialogue(rng: np.random.Generator, progress: float) -> Dialogue:

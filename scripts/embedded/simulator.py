@@ -70,8 +70,8 @@ def step_towards(place: tuple[int, int], target: tuple[int, int]) -> str:
     return NAMES[int(np.sign(target[0] - place[0])), int(np.sign(target[1] - place[1]))]
 
 
-def play(room: Room, rng: np.random.Generator, wanted: str | None, avoided: set[str], turns: int = 16) -> None:
-    """Search `wanted` (or anywhere but `avoided`) with some skill; go to the exit once it is seen."""
+def play(room: Room, rng: np.random.Generator, wanted: str | None, avoided: set[str], turns: int = 16, slips: float = 0.1) -> None:
+    """Search `wanted` (or anywhere but `avoided`); go to the exit once it is seen. `slips` is the share of random moves."""
     heading = list(MOVES)[rng.integers(8)]
     target: tuple[int, int] | None = None
     for _ in range(turns):
@@ -94,6 +94,6 @@ def play(room: Room, rng: np.random.Generator, wanted: str | None, avoided: set[
             if blocked or rng.random() < 0.15:
                 heading = list(MOVES)[rng.integers(8)]
             action = heading
-        if rng.random() < 0.1:
+        if rng.random() < slips:
             action = list(MOVES)[rng.integers(8)]
         room.act(action)

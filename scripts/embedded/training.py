@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -12,9 +12,12 @@ from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.types import Message
 
 IGNORED = -100
+POOL = 8
+"""Batches drawn at a time and dealt out by length, so that little of a batch is padding."""
+Row = tuple[list[int], list[int]]
 
 
-def encode(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, dialogue: list[str]) -> tuple[list[int], list[int]]:
+def encode(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, dialogue: list[str]) -> Row:
     """Ids and labels of a dialogue; only what the assistant says (its end of turn included) is a label."""
     ids = list(codec.open([Message("user", dialogue[0])]))
     labels = [IGNORED] * len(ids)
@@ -62,8 +65,8 @@ def clone(
     )
     codec = ChatCodec(tokenizer)
     start = time.perf_counter()
-    for step in range(steps):
-        rows = [encode(codec, tokenizer, draw(rng, step / steps)) for _ in range(batch)]
+    batches = _batches(lambda progress: encode(codec, tokenizer, draw(rng, progress)), rng, steps, batch)
+    for step, rows in enumerate(batches):
         width = max(len(ids) for ids, _ in rows)
         ids = torch.full((batch, width), tokenizer.pad_token_id)
         labels = torch.full((batch, width), IGNORED)
@@ -82,3 +85,12 @@ def clone(
         if step % 100 == 0 or step == steps - 1:
             print(f"step {step:5d}  loss {loss.item():.3f}  {time.perf_counter() - start:5.0f} s", flush=True)
     return model
+
+
+def _batches(draw: Callable[[float], Row], rng: np.random.Generator, steps: int, batch: int) -> Iterator[list[Row]]:
+    """`steps` batches of rows that are about equally long."""
+    for first in range(0, steps, POOL):
+        count = min(POOL, steps - first)
+        rows = sorted((draw(first / steps) for _ in range(count * batch)), key=lambda row: len(row[0]))
+        for index in rng.permutation(count):
+            yield rows[index * batch : (index + 1) * batch]
