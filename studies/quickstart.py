@@ -1,8 +1,8 @@
 """The quickstart's claims over seeds: python -m studies.quickstart [--seeds 1 2 3 4 5] [--regime few|many|housekeeping] [--jobs 2]
 
 Equal episodes per method, but for the control with as many as the free half has. `few`: 16 rooms, visited often. `many`: 192 rooms,
-visited rarely. `housekeeping`: 16 rooms, with and without merge and junk control. Prints a table with 95 % t intervals over seeds and writes every per-seed figure to
-studies/results/quickstart-<regime>.json. Settings were chosen on seed 0, which is therefore not among them.
+visited rarely. `housekeeping`: 16 rooms, with and without merge and junk control. Prints a table with 95 % t intervals over seeds, writes
+every per-seed figure to studies/results/quickstart-<regime>.json. Settings were chosen on seed 0, which is therefore not among them.
 """
 
 import argparse
