@@ -25,7 +25,7 @@ VOCABULARY, CONTEXT = 768, 1024
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--actor-steps", type=int, default=2400)
+    parser.add_argument("--actor-steps", type=int, default=1400)
     parser.add_argument("--extractor-steps", type=int, default=900)
     parser.add_argument("--output", type=Path, default=ASSETS)
     parser.add_argument("--only", choices=["actor", "extractor"])

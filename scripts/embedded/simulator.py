@@ -18,6 +18,8 @@ MOVES = {
     "north-west": (-1, -1),
 }
 NAMES = {move: name for name, move in MOVES.items()}
+_AROUND = ((0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1))
+"""The cells around one, clockwise."""
 
 
 def region(x: int, y: int) -> str:
@@ -70,10 +72,21 @@ def step_towards(place: tuple[int, int], target: tuple[int, int]) -> str:
     return NAMES[int(np.sign(target[0] - place[0])), int(np.sign(target[1] - place[1]))]
 
 
+def sweep(place: tuple[int, int], name: str) -> str:
+    """Go near the middle of a region, then round it: from there all of the region comes in sight. Where one is says what to do."""
+    middle = cells(name)[12]
+    way = (place[0] - middle[0], place[1] - middle[1])
+    if way == (0, 0):
+        return "north"
+    if max(map(abs, way)) > 1:
+        return step_towards(place, middle)
+    following = _AROUND[(_AROUND.index(way) + 1) % 8]
+    return NAMES[following[0] - way[0], following[1] - way[1]]
+
+
 def play(room: Room, rng: np.random.Generator, wanted: str | None, avoided: set[str], turns: int = 16, slips: float = 0.1) -> None:
     """Search `wanted` (or anywhere but `avoided`); go to the exit once it is seen. `slips` is the share of random moves."""
     heading = list(MOVES)[rng.integers(8)]
-    target: tuple[int, int] | None = None
     for _ in range(turns):
         if room.won:
             return
@@ -81,13 +94,7 @@ def play(room: Room, rng: np.random.Generator, wanted: str | None, avoided: set[
             room.act(step_towards(room.place, room.exit))
             continue
         if wanted is not None:
-            if target is None or room.place == target:
-                inside = region(*room.place) == wanted
-                options = cells(wanted)
-                target = options[rng.integers(25)] if inside else options[12]
-                if target == room.place:
-                    target = options[(options.index(target) + 7) % 25]
-            action = step_towards(room.place, target)
+            action = sweep(room.place, wanted)
         else:
             x, y = room.place[0] + 2 * MOVES[heading][0], room.place[1] + 2 * MOVES[heading][1]
             blocked = not (1 <= x <= SIZE and 1 <= y <= SIZE) or region(x, y) in avoided
