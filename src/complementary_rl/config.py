@@ -148,6 +148,9 @@ class ExtractorConfig(Section):
     """δ of Eq 7: a generation trained within the last δ updates gets weight 0."""
     retrain_alpha: float = Field(0.5, ge=0)
     """α of Eq 7: weight (1 + times trained)^(−α)."""
+    weighted_mean: bool = False
+    """Take the mean that credits are compared with under the weights of Eq 7. False weights after centring, as the paper does; with a
+    large `retrain_alpha` what is left is negative on the whole, and the extractor drifts to `return`."""
     kl_coefficient: float = Field(0.0, ge=0)
     """KL to the start model, as an anchor for long runs; 0 is off as in the paper."""
     entropy_coefficient: float = Field(0.0, ge=0)

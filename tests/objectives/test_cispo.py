@@ -93,6 +93,15 @@ def test_a_generation_trained_within_the_gap_has_no_say():
     assert [sample.advantage for sample in samples] == [0.0, -1.0]
 
 
+def test_the_mean_can_be_taken_with_the_weights_of_eq_7_so_that_nothing_is_left_over():
+    batch = [credited("a", 1.0, 3, times=3, last=4), credited("b", 0.0, 5), credited("c", -1.0, 2, times=1, last=8)]
+    samples = cispo_samples(batch, retrain_gap=1, retrain_alpha=0.5, update=9, weighted_mean=True)
+    # Weights ½, 1 and 0 (within the gap); mean ½/1½ = ⅓.
+    assert [sample.advantage for sample in samples] == pytest.approx([1 / 3, -1 / 3, 0.0])
+    resting = [credited("a", 1.0, 3, times=1, last=9), credited("b", 0.0, 5, times=1, last=9)]
+    assert [s.advantage for s in cispo_samples(resting, retrain_gap=1, retrain_alpha=0.5, update=9, weighted_mean=True)] == [0, 0]
+
+
 def test_negative_advantages_can_be_scaled_down():
     samples = cispo_samples(
         [credited("a", 1.0, 3), credited("b", -1.0, 3)], retrain_gap=1, retrain_alpha=0.5, update=0, negative_scale=0.25

@@ -27,29 +27,41 @@ class CreditedGeneration:
 
 
 def cispo_samples(
-    batch: Sequence[CreditedGeneration], *, retrain_gap: int, retrain_alpha: float, update: int, negative_scale: float = 1.0
+    batch: Sequence[CreditedGeneration],
+    *,
+    retrain_gap: int,
+    retrain_alpha: float,
+    update: int,
+    negative_scale: float = 1.0,
+    weighted_mean: bool = False,
 ) -> list[TrainingSample]:
     """The samples of the extractor's update number `update`, in batch order.
 
     Â_i = r_i − mean(r) over the whole batch, times `negative_scale` where negative, times w(m_i) of Eq 7; the weight of every
     sample is 1/Σ|m|, over all tokens of the batch. Generations without a token count in the mean and give no sample.
+
+    The paper centres credits before it weights them. What earns credit often is mostly good, and Eq 7 gives it the small weights: what
+    is left is negative on the whole, and an extractor that is pushed away from all it writes comes to write nothing. `weighted_mean`
+    takes the mean with the weights w(m_i), so that Σ_i w(m_i)·(r_i − mean) is zero.
     """
     ids = [item.generation.id for item in batch]
     assert len(set(ids)) == len(ids), "one training sample per distinct generation"
     tokens = sum(len(item.generation.token_ids) for item in batch)
     if not tokens:
         return []
-    mean = sum(item.credit for item in batch) / len(batch)
+    weights = [
+        retrain_weight(item.times_trained, item.last_trained_update, update=update, gap=retrain_gap, alpha=retrain_alpha)
+        for item in batch
+    ]
+    shares = weights if weighted_mean and any(weights) else [1.0] * len(batch)
+    mean = sum(share * item.credit for share, item in zip(shares, batch, strict=True)) / sum(shares)
     samples = []
-    for item in batch:
+    for item, weight in zip(batch, weights, strict=True):
         advantage = item.credit - mean
         if advantage < 0:
             advantage *= negative_scale
-        advantage *= retrain_weight(
-            item.times_trained, item.last_trained_update, update=update, gap=retrain_gap, alpha=retrain_alpha
-        )
         if item.generation.token_ids:
-            samples.append(generation_sample(item.generation, advantage, 1.0 / tokens))
+            samples.append(generation_sample(item.generation, advantage * weight, 1.0 / tokens))
     return samples
 
 

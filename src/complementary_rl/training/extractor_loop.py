@@ -25,6 +25,7 @@ async def extractor_update(
         retrain_alpha=config.retrain_alpha,
         update=update,
         negative_scale=config.negative_scale,
+        weighted_mean=config.weighted_mean,
     )
     loss = CispoLoss(
         config.clip_low, config.clip_high, kl_coefficient=config.kl_coefficient, entropy_coefficient=config.entropy_coefficient
