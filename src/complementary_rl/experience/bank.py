@@ -57,9 +57,10 @@ class Bank:
         *,
         run_id: str | None,
         read_only: bool = False,
+        make: bool = True,
         retrieval: RetrievalConfig | None = None,
     ) -> Self:
-        """Open the bank at `path`; without `read_only` it is made if there is none.
+        """Open the bank at `path`; without `read_only` and with `make` it is made if there is none.
 
         `run_id` must be the one the bank was made with; None accepts any, and a bank without a run (an imported one) becomes the
         run's that opens it first. `retrieval` is where eviction by value takes its prior from. Read-only, retrieval keeps to the
@@ -69,7 +70,7 @@ class Bank:
         when the file is damaged, no bank, being written by another process, of a newer schema, of another run, or filled by another
         embedder.
         """
-        opened = store.BankStore(path, read_only=read_only)
+        opened = store.BankStore(path, read_only=read_only, make=make)
         try:
             cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
             dimensions = _claim(opened, cached, run_id)
@@ -409,8 +410,8 @@ def _claim(opened: store.BankStore, embedder: Embedder, run_id: str | None) -> i
     """Check that a bank is this run's and this embedder's, or make it so where it is nobody's yet; returns its dimensions."""
     path, meta = opened.path, opened.meta()
     if not meta:
-        if opened.read_only:
-            raise BankError(f"{path} holds no bank yet; give the bank.sqlite of a run that has started")
+        if not opened.may_be_new:
+            raise store.no_bank_yet(path)
         meta = {"run_id": "", "embedder": embedder.name, "dimensions": str(embedder.dimensions)}
         opened.set_meta(**meta)
     if run_id is not None and meta["run_id"] not in ("", run_id):

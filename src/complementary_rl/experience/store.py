@@ -11,7 +11,7 @@ import itertools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,14 +34,17 @@ class BankStore:
     ends), so there is at most one; readers never wait for it.
     """
 
-    def __init__(self, path: Path, *, read_only: bool, version: int = schema.VERSION) -> None:
-        """Open, creating an empty bank if there is none to write to. Raises BankError when the file cannot be used.
+    def __init__(self, path: Path, *, read_only: bool, make: bool = True, version: int = schema.VERSION) -> None:
+        """Open; without `read_only` and with `make` an empty bank is made where there is none. Raises BankError when the file cannot be
+        used.
 
         A file of an older schema is brought to `version`: for writing in the file, in one transaction; read-only in a copy in
         memory, which sees nothing that is written later.
         """
         self.path = path
         self.read_only = read_only
+        self.may_be_new = make and not read_only
+        _check_kind(path)
         self._lock = None if read_only else _WriterLock(path)
         try:
             with errors(path):
@@ -160,8 +163,8 @@ class BankStore:
         application = self.rows("PRAGMA application_id")[0][0]
         version = self._version()
         empty = not self.rows("SELECT 1 FROM sqlite_master LIMIT 1")
-        if empty and self.read_only:
-            raise BankError(f"{self.path} holds no bank yet; give the bank.sqlite of a run that has started")
+        if empty and not self.may_be_new:
+            raise no_bank_yet(self.path)
         if not empty and application != schema.APPLICATION_ID:
             raise BankError(f"{self.path} is an SQLite database but not an experience bank; give the bank.sqlite of a run")
         if version > schema.VERSION:
@@ -224,7 +227,6 @@ def create(destination: Path, version: int) -> Iterator[BankStore]:
         sync_path(destination.parent)
     finally:
         _remove(partial)
-        partial.with_name(partial.name + _LOCK_SUFFIX).unlink(missing_ok=True)
         lock.release()
 
 
@@ -253,32 +255,53 @@ def errors(path: Path) -> Iterator[None]:
 
 
 class _WriterLock:
-    """An exclusive flock. On a file of its own: closing any descriptor of a database drops SQLite's locks on it."""
+    """An exclusive flock. On a file of its own: closing any descriptor of a database drops SQLite's locks on it. The holder takes the
+    file away when it lets go, so nothing is left of an opening that failed."""
 
     def __init__(self, path: Path) -> None:
-        lock_path = path.with_name(path.name + _LOCK_SUFFIX)
+        self._path = path.with_name(path.name + _LOCK_SUFFIX)
+        self._file: int | None = None
+        while self._file is None:
+            file = self._open(path)
+            # Whoever held the file that was opened may have taken it away since: then its lock keeps nobody out.
+            if self._is_there(file):
+                self._file = file
+            else:
+                os.close(file)
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let others write. Idempotent."""
+        if self._file is not None:
+            with suppress(OSError):  # a file that stays is no lock: the lock goes with the descriptor
+                self._path.unlink()
+            os.close(self._file)
+            self._file = None
+
+    def _open(self, path: Path) -> int:
         try:
-            self._file: int | None = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise BankError(
                 f"{path} cannot be opened for writing ({error.strerror}); choose a directory that exists and is writable"
             ) from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.read(self._file, 32).decode(errors="replace").strip()
-            os.close(self._file)
+            holder = os.read(file, 32).decode(errors="replace").strip()
+            os.close(file)
             raise BankError(
                 f"{path} is being written by another process{f' (pid {holder})' if holder else ''}; wait for it or stop it, "
                 "or open the bank read-only"
             ) from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        return file
 
-    def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+    def _is_there(self, file: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file), self._path.stat())
+        except FileNotFoundError:
+            return False
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
@@ -296,6 +319,15 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=_BUSY_TIMEOUT,
     )
+
+
+def no_bank_yet(path: Path) -> BankError:
+    return BankError(f"{path} holds no bank yet; give the bank.sqlite of a run that has started")
+
+
+def _check_kind(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise BankError(f"{path} is a {'folder' if path.is_dir() else 'special file'}, not a bank; give the bank.sqlite of a run")
 
 
 def _damaged(path: Path, cause: str) -> BankError:
