@@ -6,12 +6,11 @@ the file): a run continues from checkpoints, which are synced, and an fsync per 
 nothing that resuming can use.
 """
 
-import fcntl
 import itertools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,9 +18,9 @@ from urllib.parse import quote
 from complementary_rl.durability import sync_path
 from complementary_rl.errors import BankError, InfrastructureError
 from complementary_rl.experience import schema
+from complementary_rl.experience.writer_lock import WriterLock
 
 _BUSY_TIMEOUT = 10.0
-_LOCK_SUFFIX = ".lock"
 _DISK_ERRORS = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
@@ -45,7 +44,7 @@ class BankStore:
         self.read_only = read_only
         self.may_be_new = make and not read_only
         _check_kind(path)
-        self._lock = None if read_only else _WriterLock(path)
+        self._lock = None if read_only else WriterLock(path)
         try:
             with errors(path):
                 self._connection = _connect(path, read_only=read_only)
@@ -194,7 +193,7 @@ class BankStore:
 def restore(source: Path, destination: Path) -> None:
     """Put a copy of the bank at `source` in the place of `destination`. Raises BankError when `source` is no usable bank or
     `destination` is in use."""
-    lock = _WriterLock(destination)
+    lock = WriterLock(destination)
     try:
         store = BankStore(source, read_only=True)
         try:
@@ -210,7 +209,7 @@ def restore(source: Path, destination: Path) -> None:
 def create(destination: Path, version: int) -> Iterator[BankStore]:
     """Fill a new bank of a schema version. It is brought to the present one and takes its place at `destination`, synced, when all
     went well; until then, and after any error, nothing is there. Raises BankError when there is something already."""
-    lock = _WriterLock(destination)
+    lock = WriterLock(destination)
     partial = destination.with_name(f".{destination.name}.partial")
     try:
         if destination.exists():
@@ -252,56 +251,6 @@ def errors(path: Path) -> Iterator[None]:
                 "(or the file) and resume"
             ) from error
         raise
-
-
-class _WriterLock:
-    """An exclusive flock. On a file of its own: closing any descriptor of a database drops SQLite's locks on it. The holder takes the
-    file away when it lets go, so nothing is left of an opening that failed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.with_name(path.name + _LOCK_SUFFIX)
-        self._file: int | None = None
-        while self._file is None:
-            file = self._open(path)
-            # Whoever held the file that was opened may have taken it away since: then its lock keeps nobody out.
-            if self._is_there(file):
-                self._file = file
-            else:
-                os.close(file)
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        """Let others write. Idempotent."""
-        if self._file is not None:
-            with suppress(OSError):  # a file that stays is no lock: the lock goes with the descriptor
-                self._path.unlink()
-            os.close(self._file)
-            self._file = None
-
-    def _open(self, path: Path) -> int:
-        try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise BankError(
-                f"{path} cannot be opened for writing ({error.strerror}); choose a directory that exists and is writable"
-            ) from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(file, 32).decode(errors="replace").strip()
-            os.close(file)
-            raise BankError(
-                f"{path} is being written by another process{f' (pid {holder})' if holder else ''}; wait for it or stop it, "
-                "or open the bank read-only"
-            ) from error
-        return file
-
-    def _is_there(self, file: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(file), self._path.stat())
-        except FileNotFoundError:
-            return False
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
