@@ -67,7 +67,7 @@ def configured_suite(config: EnvConfig) -> Suite:
 
 def tasks_of(suite: Suite, split: Split) -> list[Task]:
     """All tasks of a split. Raises UserError when the suite raises."""
-    with _own_errors(suite.name, f"tasks({split!r})"):
+    with _own_errors(getattr(suite, "name", type(suite).__name__), f"tasks({split!r})"):
         return list(suite.tasks(split))
 
 
