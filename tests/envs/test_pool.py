@@ -60,6 +60,9 @@ def test_no_jobs_is_no_work() -> None:
         (("text", float("-inf"), False, False, {}), "bad_reward", "inf"),
         (("text", "1", False, False, {}), "bad_reward", "'1'"),
         (("text", None, False, False, {}), "bad_reward", "None"),
+        (("text", -1e308, False, False, {}), "bad_reward", "at most 1e+30 in size, not -1e+308"),
+        (("text", 0.0, True, False, {}), "bad_success", "it is missing"),
+        (("text", 0.0, False, True, {"success": 1}), "bad_success", "it is 1"),
     ],
 )
 def test_a_broken_step_is_a_value_and_the_others_go_on(result: Any, kind: str, words: str) -> None:
@@ -98,7 +101,7 @@ def test_failing_to_make_or_reset_is_a_value_too() -> None:
     pool = pool_of(CountSuite(make))
     (fault,) = pool.reset([("a", task(0), 0)])
     assert isinstance(fault, EnvironmentFault)
-    assert (fault.kind, str(fault)) == ("raised", "OSError: no disk")
+    assert (fault.kind, str(fault)) == ("raised", "make_env: OSError: no disk")
 
     class Silent(CountEnv):
         def reset(self, task: Any, seed: int) -> Any:

@@ -135,6 +135,15 @@ def test_refused_answers_earn_what_the_configuration_says(tmp_path: Path) -> Non
     assert world.manager.take_metrics()["refused_answers"] == 1
 
 
+def test_junk_in_a_merge_costs_what_junk_in_an_addition_costs(tmp_path: Path) -> None:
+    world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"merge","ids":[1,2],"text":"be careful"}]')
+    for text in ("the exit is in the west", "the exit is not in the east"):
+        world.bank.add(text, key_text="Find the exit of room 0.", scope="rooms", step=0)
+    asyncio.run(world.manager.merge(1))
+    assert world.manager.buffer.state_dict()["waiting"] == [["m/s1-0", 0, -1.0, 1]]
+    assert world.manager.take_metrics()["merge_refused"] == 1
+
+
 def test_an_extractor_that_writes_garbage_for_ever_stops_nothing(tmp_path: Path) -> None:
     world = World(tmp_path / "bank.sqlite", lambda prompt: "]]]{{{" * 20)
     world.read(*(episode(group, member) for group in range(4) for member in range(8)))

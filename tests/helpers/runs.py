@@ -68,7 +68,7 @@ def newest_checkpoint(directory: Path) -> Path:
 class Parity(Suite):
     """No game at all: an action with an odd number of letters wins, a longer one pays a little more.
 
-    `fault` ("raised", "hung", "nan", "bytes") strikes at every `every`-th step that is taken, over all environments.
+    `fault` ("raised", "hung", "nan", "huge", "bytes", "silent") strikes at every `every`-th step that is taken, over all environments.
     """
 
     name = "parity"
@@ -108,7 +108,10 @@ class ParityEnv:
             raise RuntimeError("the level fell apart")
         if self.suite.fault == "hung":
             time.sleep(1.0)
-        return {"nan": (result[0], float("nan"), *result[2:]), "bytes": (b"bytes", *result[1:])}.get(self.suite.fault, result)
+        rewards = {"nan": float("nan"), "huge": 1e308}
+        if self.suite.fault in rewards:
+            return (result[0], rewards[self.suite.fault], *result[2:])
+        return (b"bytes", *result[1:]) if self.suite.fault == "bytes" else (*result[:2], True, False, {})
 
     def close(self) -> None:
         pass

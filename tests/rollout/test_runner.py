@@ -320,7 +320,8 @@ FAULTS: dict[str, Callable[[CountEnv, str, Step], Any]] = {
     "raised": _raise,
     "hung": _hang,
     "bad_observation": lambda env, action, result: (b"bytes", *result[1:]),
-    "bad_reward": lambda env, action, result: (result[0], float("nan"), *result[2:]),
+    "bad_reward": lambda env, action, result: (result[0], 1e308, *result[2:]),
+    "bad_success": lambda env, action, result: (*result[:2], True, False, {}),
 }
 
 

@@ -16,7 +16,14 @@ from complementary_rl.training import schedule
 from complementary_rl.training.metrics import MetricsLog, write_episodes
 from complementary_rl.training.run import train
 
-FAULTS = {"raised": "raised", "hung": "hung", "nan": "bad_reward", "bytes": "bad_observation"}
+FAULTS = {
+    "raised": "raised",
+    "hung": "hung",
+    "nan": "bad_reward",
+    "huge": "bad_reward",
+    "bytes": "bad_observation",
+    "silent": "bad_success",
+}
 
 
 def faulty(fault: str, every: int) -> tuple[str, ...]:
@@ -39,6 +46,14 @@ def test_a_few_faults_are_counted_and_survived(fault: str, tmp_path: Path) -> No
     assert all(f"environment {FAULTS[fault]}" in event for event in events)
     assert summary.methods["complementary"].episodes == 24 - len(events)
     assert all(math.isfinite(record["actor"].get("grad_norm", 0.0)) for record in records(run, "step"))
+
+
+@pytest.mark.parametrize("schedule_name", ["lockstep", "async"])
+def test_a_run_that_lost_every_episode_is_no_trained_run(schedule_name: str, tmp_path: Path) -> None:
+    options = ("env.fault_budget=1000", "run.steps=2", f"run.schedule={schedule_name}")
+    with pytest.raises(InfrastructureError, match=r"nothing was trained: all 16 episodes .*metrics\.jsonl.*crl envs check"):
+        train(parity_config(tmp_path / "run", *faulty("silent", 1), *options))
+    assert not (tmp_path / "run" / "summary.json").exists()
 
 
 def test_an_evaluation_stays_paired_when_episodes_are_lost(tmp_path: Path) -> None:

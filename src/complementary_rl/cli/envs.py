@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from complementary_rl.cli.errors import overrides_from
+from complementary_rl.cli.output import say
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.registry import make_suite
 
@@ -13,7 +14,7 @@ from complementary_rl.envs.registry import make_suite
 def check(name: str, arguments: list[str], episodes: int) -> None:
     """Print the report; exit 1 when the suite has problems."""
     report = check_env(make_suite(name, **_options(arguments)), episodes=episodes)
-    typer.echo(str(report))
+    say(str(report))
     if report.problems:
         raise typer.Exit(1)
 

@@ -19,6 +19,11 @@ _MESSAGE_CHARS = 500
 _GRACE = 0.001
 
 
+def what_was_raised(error: BaseException) -> str:
+    """Kind and message of an exception out of somebody else's code, of bounded length."""
+    return f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS]
+
+
 class Crew:
     """At most `size` threads, started when needed. `run` is called by one thread at a time."""
 
@@ -81,7 +86,7 @@ class _Batch(Generic[T]):
             except EnvironmentFault as fault:
                 outcome = fault
             except BaseException as error:  # even SystemExit must not end the thread in silence
-                outcome = EnvironmentFault("raised", f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS])
+                outcome = EnvironmentFault("raised", what_was_raised(error))
             index = self._take(worker) if self._put(worker, outcome) else None
 
     def patience(self, timeout: float) -> float:

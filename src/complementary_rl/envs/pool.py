@@ -1,7 +1,7 @@
 """Many environments stepped at once, by threads, such that no environment can take the others with it.
 
 Whatever an environment does wrong becomes an `EnvironmentFault` *value* in place of its result: ``raised``, ``hung`` (thread and
-environment are left behind), ``bad_observation`` (not text, or not the shape the protocol asks for) or ``bad_reward``.
+environment are left behind), ``bad_observation`` (not text, or not the shape the protocol asks for), ``bad_reward`` or ``bad_success``.
 """
 
 import math
@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from complementary_rl.envs.crew import Crew
+import numpy as np
+
+from complementary_rl.envs.crew import Crew, what_was_raised
 from complementary_rl.envs.protocol import StepResult, Suite, TextEnv
 from complementary_rl.errors import EnvironmentFault
 from complementary_rl.types import Task
@@ -19,6 +21,9 @@ ResetResult = tuple[str, dict[str, Any]]
 
 # Closing is a courtesy to environments that behave; nobody waits longer for one that does not.
 _CLOSE_SECONDS = 5.0
+
+LARGEST_REWARD = 1e30
+"""Of one step, in size. Sums and variances of larger ones might not fit a float."""
 
 
 class EnvPool:
@@ -47,7 +52,7 @@ class EnvPool:
             def begin(index: int) -> ResetResult:
                 environment = environments[index]
                 if environment is None:
-                    environment = environments[index] = self._suite.make_env()
+                    environment = environments[index] = self._make()
                 return _checked_reset(environment.reset(*jobs[index][1:]))
 
             outcomes = self._crew.run(begin, len(jobs), self._timeout)
@@ -74,6 +79,12 @@ class EnvPool:
         """Give the environments of finished episodes back for reuse. Unknown keys are ignored."""
         with self._turn:
             self._idle.extend(self._playing.pop(key) for key in keys if key in self._playing)
+
+    def _make(self) -> TextEnv:
+        try:
+            return self._suite.make_env()
+        except Exception as error:
+            raise EnvironmentFault("raised", f"make_env: {what_was_raised(error)}") from error
 
     def close(self) -> None:
         """Close every environment, giving each a few seconds at most, and let the threads end. Idempotent."""
@@ -112,9 +123,15 @@ def _checked_step(result: object) -> StepResult:
             "bad_observation", f"step must return (observation, reward, terminated, truncated, info), not {_shape(result)}"
         )
     observation, reward, terminated, truncated, info = result
-    if not isinstance(reward, Real) or not math.isfinite(reward):
-        raise EnvironmentFault("bad_reward", f"the reward must be a finite number, not {reward!r}")
-    return _text(observation), float(reward), bool(terminated), bool(truncated), _info(info)
+    number = float(reward) if isinstance(reward, Real) else math.nan
+    if not abs(number) <= LARGEST_REWARD:
+        raise EnvironmentFault(
+            "bad_reward", f"the reward must be a finite number of at most {LARGEST_REWARD:g} in size, not {reward!r}"
+        )
+    ended, told = bool(terminated) or bool(truncated), _info(info)
+    if ended:
+        told["success"] = _success(told)
+    return _text(observation), number, bool(terminated), bool(truncated), told
 
 
 def _text(observation: object) -> str:
@@ -127,6 +144,14 @@ def _info(info: object) -> dict[str, Any]:
     if not isinstance(info, Mapping):
         raise EnvironmentFault("bad_observation", f"info must be a mapping, not {type(info).__name__}")
     return dict(info)
+
+
+def _success(info: Mapping[str, Any]) -> bool:
+    success = info.get("success")
+    if not isinstance(success, bool | np.bool_):
+        found = f"it is {success!r}" if "success" in info else "it is missing"
+        raise EnvironmentFault("bad_success", f"when an episode ends info['success'] must be True or False; {found}")
+    return bool(success)
 
 
 def _shape(result: object) -> str:

@@ -260,7 +260,7 @@ class RolloutRunner:
         episode.reward += reward
         episode.observation = observation
         if terminated or truncated:
-            episode.success = bool(info.get("success", False))
+            episode.success = info["success"]
             episode.stop_reason = "terminated" if terminated else "truncated"
         elif episode.n_actions >= self.max_turns:
             episode.stop_reason = "turns"

@@ -14,7 +14,7 @@ from pathlib import Path
 from complementary_rl.config import Config
 from complementary_rl.config_file import config_hash, dump_config, load_config
 from complementary_rl.envs.protocol import Suite
-from complementary_rl.envs.registry import make_suite
+from complementary_rl.envs.registry import configured_suite, tasks_of
 from complementary_rl.errors import UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.chat_traces import ReadLine, RefusedLine, read_chat_traces
@@ -28,23 +28,27 @@ from complementary_rl.types import Split, Task
 COUNTED = frozenset({"distilled", "shortened", "add", "update", "return", "unparsable", "dropped_operations", "added", "duplicate"})
 """Counts of docs/experience.md that an import keeps."""
 
+_SPLITS: tuple[Split, Split] = ("train", "heldout")
+
 
 class Filing:
     """Where transcripts belong among a suite's tasks. One whose goal is the description of a training task, and which names no scope
     itself, is filed with that task; one whose goal only held-out tasks have is refused, since no bank may know of them.
 
-    `unknown` tells why the suite could not be made, if it could not; then transcripts are filed as they say.
+    `unknown` tells why the suite could not be asked, if it could not; then transcripts are filed as they say.
     """
 
     def __init__(self, config: Config) -> None:
         self.suite: Suite | None = None
         self.unknown = ""
+        self._train: dict[str, Task] = {}
+        self._held_out: dict[str, Task] = {}
         try:
-            self.suite = make_suite(config.env.suite, **config.env.options)
+            suite = configured_suite(config.env)
+            self._train, self._held_out = ({task.description: task for task in tasks_of(suite, split)} for split in _SPLITS)
+            self.suite = suite
         except UserError as error:
             self.unknown = str(error)
-        self._train = self._by_description("train")
-        self._held_out = self._by_description("heldout")
 
     def file(self, read: ReadLine) -> ReadLine | RefusedLine:
         """The line with its transcript in the right scope, or why it may not be used."""
@@ -59,9 +63,6 @@ class Filing:
             transcript = replace(transcript, task=replace(transcript.task, env=known.env, scope=known.scope))
         # Rules of its own, or else those of the suite whose task it is.
         return replace(read, transcript=replace(transcript, instructions=transcript.instructions or None))
-
-    def _by_description(self, split: Split) -> dict[str, Task]:
-        return {} if self.suite is None else {task.description: task for task in self.suite.tasks(split)}
 
 
 @dataclass

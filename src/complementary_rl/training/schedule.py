@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from complementary_rl.envs.registry import tasks_of
 from complementary_rl.errors import InfrastructureError
 from complementary_rl.rollout.runner import Fault
 from complementary_rl.training.actor_loop import Group, collect, update_actor
@@ -52,6 +53,7 @@ class Schedule:
         for outcome in ended:
             if isinstance(outcome, Exception):
                 raise outcome
+        self._check_trained()
         # Only a run that came to its end distils what is queued: one that stops early goes on from its last checkpoint.
         if background and session.manager is not None:
             await session.manager.stop(SHUTDOWN_SECONDS)
@@ -82,7 +84,7 @@ class Schedule:
         step = session.progress.step
         result = await evaluate(
             session.runner,
-            session.suite.tasks(config.eval.split),
+            tasks_of(session.suite, config.eval.split),
             config.eval,
             run_seed=config.run.seed,
             batch=config.env.groups_per_step * config.env.group_size,
@@ -170,6 +172,14 @@ class Schedule:
             raise InfrastructureError(
                 f"{progress.faults} episodes were lost to environment faults, more than env.fault_budget = {budget}; "
                 f"the last: {faults[-1].kind}: {faults[-1].message}. Check the suite with `crl envs check`"
+            )
+
+    def _check_trained(self) -> None:
+        progress = self.session.progress
+        if not progress.episodes:
+            raise InfrastructureError(
+                f"nothing was trained: all {progress.faults} episodes of the run were lost to environment faults, each with its cause in "
+                f"{self.session.metrics.path}. Check the suite with `crl envs check`"
             )
 
     def _record_step(self, step: int, groups: list[Group], actor: dict[str, float], seconds: float) -> None:

@@ -17,7 +17,7 @@ from complementary_rl.engines import make_engine
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import Suite
-from complementary_rl.envs.registry import make_suite
+from complementary_rl.envs.registry import configured_suite, tasks_of
 from complementary_rl.errors import CheckpointError, UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
@@ -127,7 +127,7 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
         import torch
 
         torch.set_num_threads(config.run.threads)
-    lock = _claim_directory(directory, resume=resume)
+    lock = _claim_directory(directory, resume=resume, setting="run.name" if config.run.dir is None else "run.dir")
     try:
         recover_replaced(directory / "checkpoints")
         found = checkpoints(directory / "checkpoints")
@@ -177,11 +177,12 @@ def open_extractor(config: Config, instructions: str, *, keep_reference: bool = 
         raise
 
 
-def _claim_directory(directory: Path, *, resume: bool) -> RunLock:
-    """Make sure that the directory is there, fits what is asked for, and is nobody else's; changes nothing that was in it."""
+def _claim_directory(directory: Path, *, resume: bool, setting: str) -> RunLock:
+    """Make sure that the directory is there, fits what is asked for, and is nobody else's; changes nothing that was in it. `setting` is the
+    one that chose it."""
     has_run, stray = (directory / MARKER).exists(), directory / "bank.sqlite"
     if has_run and not resume:
-        raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --run.name")
+        raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --{setting}")
     if resume and not has_run:
         raise UserError(f"{directory} holds no run to resume; leave --resume out to start one")
     if not resume and stray.exists():
@@ -239,11 +240,11 @@ def _restore_bank(checkpoint: Path, directory: Path) -> None:
 
 def _build(config: Config, directory: Path, lock: RunLock) -> Session:
     flags = METHODS[config.run.method]
-    suite = make_suite(config.env.suite, **config.env.options)
-    train_tasks = list(suite.tasks("train"))
+    suite = configured_suite(config.env)
+    train_tasks = tasks_of(suite, "train")
     if not train_tasks:
         raise UserError(f"env.suite: {config.env.suite} has no training tasks; check env.options")
-    check_evaluation(suite.tasks(config.eval.split), config.eval)
+    check_evaluation(tasks_of(suite, config.eval.split), config.eval)
     actor, codec, prompts = open_models(config)
     pool = EnvPool(suite, timeout=config.env.step_timeout, workers=ENV_WORKERS)
     runner = RolloutRunner(
@@ -309,7 +310,7 @@ def _begin(session: Session) -> None:
 
 def _withdraw(directory: Path) -> None:
     """Leave nothing of a run that could not start, or the corrected one would be refused the directory."""
-    for name in (MARKER, CONFIG_FILE, "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock", run_lock.FILE):
+    for name in (MARKER, CONFIG_FILE, "metrics.jsonl", *_BANK_FILES, run_lock.FILE):
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()
