@@ -5,6 +5,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from complementary_rl.envs.webshop.reward import reward
 from complementary_rl.envs.webshop.shoppers import Shopper, careful_shopper, random_shopper
 from complementary_rl.envs.webshop.suite import WebShop, WebShopEnv
 from complementary_rl.seeds import rng
@@ -66,6 +69,12 @@ def main() -> None:
     start = time.process_time()
     suite = WebShop(options.data, goals=options.goals)
     print(f"{len(suite.shop.catalogue)} products, made ready in {time.process_time() - start:.1f} s of processor time")
+    goals = [suite.goal(task) for task in suite.tasks("heldout")[: options.episodes]]
+    if options.goals == "synthetic":
+        scores = [reward(goal.product, dict(goal.options), goal) for goal in goals]
+        print(
+            f"{'the goal':>8}: success {np.mean([score == 1 for score in scores]):.2f}, score {np.mean(scores):.2f}, by buying just that"
+        )
     shoppers: dict[str, Callable[[Task], Shopper]] = {
         "careful": lambda task: careful_shopper(task.description),
         "random": lambda task: random_shopper(task.description, rng("benchmark/webshop", task.id)),

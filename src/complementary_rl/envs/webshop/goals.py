@@ -59,15 +59,14 @@ def official_split(candidates: Sequence[Candidate]) -> dict[str, list[Candidate]
 
 
 def split_by_product(candidates: Sequence[Candidate], seed: int) -> dict[str, list[Candidate]]:
-    """15 % of the products for test goals, 15 % for dev goals, the rest for training: no product is in two splits."""
+    """15 % of the products for test goals, 15 % for dev goals, the rest for training: no product is in two splits. Shuffled."""
     asins = list(dict.fromkeys(candidate.product.asin for candidate in candidates))
-    fifteen_percent = len(asins) * 15 // 100
-    shuffled = [asins[position] for position in rng("webshop/split", seed).permutation(len(asins))]
-    test, dev = set(shuffled[:fifteen_percent]), set(shuffled[fifteen_percent : 2 * fifteen_percent])
+    part = len(asins) * 15 // 100
+    places = {asins[index]: place for place, index in enumerate(rng("webshop/products", seed).permutation(len(asins)))}
     split: dict[str, list[Candidate]] = {"test": [], "dev": [], "train": []}
-    for candidate in candidates:
-        asin = candidate.product.asin
-        split["test" if asin in test else "dev" if asin in dev else "train"].append(candidate)
+    for index in rng("webshop/order", seed).permutation(len(candidates)):
+        place = places[candidates[index].product.asin]
+        split["test" if place < part else "dev" if place < 2 * part else "train"].append(candidates[index])
     return split
 
 

@@ -49,9 +49,9 @@ AXES: dict[str, tuple[str, tuple[str, ...], int, int]] = {
     "fit": ("fit type", _words("men, women, youth, big & tall"), 2, 3),
     "bed size": ("size", _words("twin, full, queen, king, california king"), 2, 4),
     "floor size": ("size", _words("2 ft x 3 ft, 3 ft x 5 ft, 4 ft x 6 ft, 5 ft x 8 ft, 8 ft x 10 ft"), 2, 4),
-    "finish": ("finish", _words("walnut, oak, espresso, matte black, brushed nickel, bronze, white wash"), 2, 4),
+    "finish": ("finish", _words("walnut, oak, espresso, matte black, brushed nickel, bronze, antique white"), 2, 4),
     "scent": ("scent", _words("vanilla, cedar, citrus, unscented, jasmine, sea salt, almond, fig"), 2, 4),
-    "shade": ("shade", _words("porcelain, ivory, honey, caramel, espresso, rosewood, cherry, nude"), 3, 5),
+    "shade": ("shade", _words("porcelain, ivory, honey, caramel, espresso, rose, cherry, nude"), 3, 5),
     "bottle": ("size", _words("1 fl oz, 2 fl oz, 4 fl oz, 8 fl oz, 12 fl oz, 16 fl oz"), 2, 3),
     "flavor": ("flavor name", _words("original, sea salt, dark chocolate, maple, chili lime, honey, cinnamon, berry"), 2, 5),
     "pack": ("pack", _words("1 count, 2 count, 3 count, 6 count, 12 count, 24 count"), 2, 4),
@@ -89,10 +89,20 @@ _LIGHTS = Wares(
     _words("glass shade, brushed finish, pull chain, led bulbs, remote switch, clear glass"),
     _words("living room, dining room, kitchen island, bedroom, entryway"),
 )
-_BEAUTY = Wares(
-    _words("cruelty free, paraben free, fragrance free, long lasting, alcohol free, travel size, dermatologist tested, oil free"),
-    _words("natural ingredients, hyaluronic acid, tea tree, argan oil, coconut oil, green tea, shea butter, vitamin complex"),
-    _words("dry skin, sensitive skin, damaged hair, fine lines, dark circles, daily care"),
+_SKIN = Wares(
+    _words("cruelty free, paraben free, fragrance free, dermatologist tested, oil free, travel size, alcohol free"),
+    _words("natural ingredients, hyaluronic acid, tea tree, green tea, shea butter, vitamin complex"),
+    _words("dry skin, sensitive skin, fine lines, dark circles, daily care"),
+)
+_HAIR = Wares(
+    _words("sulfate free, paraben free, cruelty free, travel size, long lasting, color safe"),
+    _words("argan oil, coconut oil, tea tree, natural ingredients, keratin complex, biotin"),
+    _words("damaged hair, dry hair, hair growth, fine hair, daily care"),
+)
+_MAKEUP = Wares(
+    _words("long lasting, cruelty free, fragrance free, highly pigmented, water proof, oil free"),
+    _words("natural finish, vitamin complex, shea butter, sun protection, jojoba oil"),
+    _words("sensitive skin, weddings, daily wear, photo shoots"),
 )
 _TOOLS = Wares(
     _words("easy use, easy carry, non toxic, high quality, bpa free, rust proof, double ended"),
@@ -101,7 +111,7 @@ _TOOLS = Wares(
 )
 _FOOD = Wares(
     _words("gluten free, sugar free, non gmo, dairy free, low carb, keto friendly, ready eat, nut free, freeze dried, plant based"),
-    _words("natural flavors, dietary fiber, protein serving, artificial colors left out, whole grains, resealable bag"),
+    _words("natural flavors, dietary fiber, protein serving, whole grains, resealable bag"),
     _words("lunch boxes, gift baskets, hiking trips, breakfast, movie nights"),
 )
 _DRINKS = Wares(
@@ -109,10 +119,15 @@ _DRINKS = Wares(
     _words("natural flavors, real fruit, vitamin c, recyclable tins, loose leaf, quality ingredients"),
     _words("iced drinks, mornings, office kitchens, gifts, after dinner"),
 )
-_GADGETS = Wares(
-    _words("fast charging, hands free, noise cancelling, plug play, high speed, water resistant, high definition, long lasting"),
-    _words("wireless charging, stereo sound, carrying case, aluminum alloy, touch screen, usb port, gold plated"),
-    _words("home theater, travel, video calls, gaming, cars, outdoor use"),
+_AUDIO = Wares(
+    _words("noise cancelling, hands free, water resistant, fast charging, high definition, light weight, long lasting"),
+    _words("stereo sound, wireless charging, carrying case, touch controls, usb port, deep bass"),
+    _words("home theater, travel, video calls, gaming, running, outdoor use"),
+)
+_PARTS = Wares(
+    _words("high speed, plug play, heavy duty, shock proof, high definition, temperature proof, easy install"),
+    _words("gold plated, aluminum alloy, braided sleeve, adapter included, error correction"),
+    _words("home theater, gaming, cameras, offices, cars"),
 )
 _CASES = Wares(
     _words("heavy duty, shock proof, scratch resistant, easy install, ultra slim, hands free"),
@@ -163,16 +178,18 @@ SHELVES = (
         Kind("Home › Lighting › Ceiling › Pendants", "pendant lights", ("Pendant Light", "Hanging Lamp"), 28, 240),
         Kind("Home › Lighting › Wall › Sconces", "wall sconces", ("Wall Sconce", "Vanity Light"), 22, 160),
     )),
-    Shelf(_BEAUTY, ("scent", "bottle"), (
+    Shelf(_SKIN, ("scent", "bottle"), (
         Kind("Beauty › Skin Care › Face › Moisturizers", "face moisturizers", ("Face Moisturizer", "Day Cream"), 9, 64),
         Kind("Beauty › Skin Care › Body › Lotions", "body lotions", ("Body Lotion", "Body Butter"), 7, 42),
+    )),
+    Shelf(_HAIR, ("scent", "bottle"), (
         Kind("Beauty › Hair Care › Shampoo › Daily", "shampoos", ("Shampoo", "Cleansing Shampoo"), 7, 38),
         Kind("Beauty › Hair Care › Masks › Repair", "hair masks", ("Hair Mask", "Repair Treatment"), 8, 45),
     )),
-    Shelf(_BEAUTY, ("shade",), (
+    Shelf(_MAKEUP, ("shade",), (
         Kind("Beauty › Makeup › Face › Foundation", "foundations", ("Liquid Foundation", "Cushion Foundation"), 8, 52),
     )),
-    Shelf(_BEAUTY, ("shade", "pack"), (
+    Shelf(_MAKEUP, ("shade", "pack"), (
         Kind("Beauty › Makeup › Lips › Lipstick", "lipsticks", ("Matte Lipstick", "Lip Tint"), 6, 34),
     )),
     Shelf(_TOOLS, ("color", "pack"), (
@@ -189,14 +206,14 @@ SHELVES = (
         Kind("Grocery › Beverages › Tea › Herbal", "herbal teas", ("Herbal Tea", "Tea Bags"), 6, 44),
         Kind("Grocery › Beverages › Coffee › Ground", "ground coffees", ("Ground Coffee", "Espresso Blend"), 8, 60),
     )),
-    Shelf(_GADGETS, ("color",), (
+    Shelf(_AUDIO, ("color",), (
         Kind("Electronics › Audio › Headphones › Over-Ear", "headphones", ("Headphones", "Wireless Headset"), 22, 260),
         Kind("Electronics › Audio › Speakers › Portable", "bluetooth speakers", ("Bluetooth Speaker", "Portable Speaker"), 18, 190),
     )),
-    Shelf(_GADGETS, ("cable length", "pack"), (
+    Shelf(_PARTS, ("cable length", "pack"), (
         Kind("Electronics › Cables › Video › HDMI", "hdmi cables", ("HDMI Cable", "Video Cord"), 7, 48),
     )),
-    Shelf(_GADGETS, ("storage", "pack"), (
+    Shelf(_PARTS, ("storage", "pack"), (
         Kind("Electronics › Storage › Memory Cards › Micro", "memory cards", ("Memory Card", "Micro Card"), 9, 110),
     )),
     Shelf(_CASES, ("color", "phone"), (

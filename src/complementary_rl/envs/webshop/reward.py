@@ -53,7 +53,7 @@ def reward(product: Product, chosen: Mapping[str, str], goal: Goal) -> float:
     met = (
         attributes_met(product, goal) + options_met(chosen, goal) + (goal.price_limit is None or product.price <= goal.price_limit)
     )
-    return type_match(product, goal.product) * met / (len(goal.attributes) + len(goal.options) + 1)
+    return met / (len(goal.attributes) + len(goal.options) + 1) * type_match(product, goal.product)
 
 
 def type_match(bought: Product, wanted: Product) -> float:
@@ -104,6 +104,6 @@ def _wanted_text(option: tuple[str, str]) -> str:
     name, value = option
     if not name:
         return _colour(value)
-    # The original hands (name, value) pairs to functions meant for texts. So a value must *be* a colour to be reduced to it, and
-    # the name is compared along: "large" is then no match for "x-large", as it would be alone.
-    return next((colour for colour in COLOURS if colour in option), f"{name} {value}")
+    # The original hands the pair itself to functions meant for texts. So a value must *be* a colour to be reduced to it, and is
+    # compared with the name in front: "large" is then no match for "x-large", as it would be alone.
+    return next((colour for colour in COLOURS if colour in option), str(option))

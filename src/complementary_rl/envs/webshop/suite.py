@@ -83,9 +83,15 @@ class WebShop(Suite):
         candidates = human_candidates(catalogue) if goals == "human" else synthetic_candidates(catalogue)
         split = official_split(candidates) if data else split_by_product(candidates, seed)
         self._check_split(split, heldout, data)
+        training, evaluation = (
+            [candidate.goal() for candidate in draw(split[name], count, weighted=goals == "synthetic", identity=(name, seed))]
+            for name, count in (("train", train_tasks), (heldout, heldout_tasks))
+        )
+        # Two products may be asked for in the same words; such a goal would be held out in name only.
+        known = {goal.instruction for goal in training}
         self._goals: dict[Split, dict[str, Goal]] = {
-            "train": _goals(draw(split["train"], train_tasks, weighted=goals == "synthetic", identity=("train", seed))),
-            "heldout": _goals(draw(split[heldout], heldout_tasks, weighted=goals == "synthetic", identity=(heldout, seed))),
+            "train": {goal.id: goal for goal in training},
+            "heldout": {goal.id: goal for goal in evaluation if goal.instruction not in known},
         }
         self.shop = Shop(catalogue, show_attributes=show_attributes)
 
@@ -157,7 +163,3 @@ class WebShopEnv:
             return str(page)
         search = ["search[words]"] if page.has_search_bar else []
         return f"{page}\nAvailable actions: {', '.join([*search, *(f'click[{text}]' for text in page.links)])}"
-
-
-def _goals(candidates: Sequence[Candidate]) -> dict[str, Goal]:
-    return {goal.id: goal for goal in (candidate.goal() for candidate in candidates)}
