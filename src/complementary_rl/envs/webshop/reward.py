@@ -1,7 +1,7 @@
 """The reward of WebShop (Yao et al. 2022, arXiv 2207.01206, section 3 and appendix): what was bought against what was asked for.
 
 ``r_type · (attributes met + options met + [price ≤ limit]) / (attributes + options + 1)``. Two things differ from the original: nouns of
-titles are taken to be all its words but stop words and numbers (the original asks a spaCy model, which tags nearly every
+titles are taken to be all its words but stop words and what begins with a digit (the original asks a spaCy model, which tags nearly every
 capitalised word of a title as a noun), and prices of ranges and price limits have seeds.
 """
 
@@ -28,8 +28,8 @@ COLOURS = (
 )  # fmt: skip
 
 _SIMILAR = 85
-_TITLE_WORD = re.compile(r"[^\W\d_]+(?:[.'’][^\W\d_]+)*")
-_NOT_NOUNS = frozenset(STOPWORDS_EN) | {"from", "you", "your", "our", "all", "up", "out", "more", "s"}
+_TITLE_WORD = re.compile(r"\b[^\W\d_]\w*(?:[.'’]\w+)*")
+_NOT_NOUNS = frozenset(STOPWORDS_EN) | {"from", "you", "your", "our", "all", "up", "out", "more"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,8 @@ def similar(first: str, second: str) -> bool:
 
 def title_nouns(title: str) -> list[str]:
     """The words of a title that may be nouns, in lower case, repeats included."""
-    return [word for word in _TITLE_WORD.findall(title.lower()) if word not in _NOT_NOUNS]
+    words = (word.removesuffix("'s") for word in _TITLE_WORD.findall(title.lower()))
+    return [word for word in words if word not in _NOT_NOUNS]
 
 
 def _colour(value: str) -> str:
