@@ -178,7 +178,7 @@ def test_damaged_data_is_named_with_file_record_and_cause(folder: Folder, change
 def test_a_missing_folder_and_too_little_data(folder: Folder, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no folder .*nowhere; `data` is the folder that holds items_shuffle_1000.json"):
         WebShop(str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match="2 goals are too few.*full data"):
+    with pytest.raises(UserError, match=r"2 goals are too few.*full data"):
         WebShop(str(folder()))
 
 

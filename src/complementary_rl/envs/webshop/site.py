@@ -22,12 +22,15 @@ class Shop:
         self.show_attributes = show_attributes
 
 
+Link = Callable[[], "Page"]
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """What a customer sees: the visible texts in order, and what each clickable text (lower case) does."""
 
     texts: Sequence[str]
-    links: dict[str, Callable[[], "Page"]]
+    links: dict[str, Link]
     has_search_bar: bool = False
 
     def __str__(self) -> str:
@@ -62,7 +65,7 @@ class Visit:
     def _results(self, words: str, number: int) -> Page:
         self._chosen = {}
         hits = self._shop.engine.search(words)
-        buttons: dict[str, Callable[[], Page]] = {"Back to Search": self._home}
+        buttons: dict[str, Link] = {"Back to Search": self._home}
         if number > 1:
             buttons["< Prev"] = partial(self._results, words, number - 1)
         if number * _PER_PAGE < len(hits):
@@ -77,21 +80,19 @@ class Visit:
             _lower(buttons) | {product.asin.lower(): partial(self._item, product, here) for product in shown},
         )
 
-    def _item(self, product: Product, back: Callable[[], Page]) -> Page:
+    def _item(self, product: Product, back: Link) -> Page:
         here = partial(self._item, product, back)
-        buttons: dict[str, Callable[[], Page]] = {
-            "Back to Search": self._home,
-            "< Prev": back,
+        leave: dict[str, Link] = {"Back to Search": self._home, "< Prev": back}
+        look: dict[str, Link] = {
             "Description": partial(self._sub_page, (product.description or "No Description",), here),
             "Features": partial(self._sub_page, product.bullets or ("No Features",), here),
             "Reviews": partial(self._sub_page, _reviews(product), here),
-            "Buy Now": partial(self._buy, product),
         }
         if self._shop.show_attributes:
             texts = (*product.attributes, product.department, product.query, " › ".join(product.category))
-            buttons["Attributes"] = partial(self._sub_page, texts, here)
-        leaving, looking = list(buttons)[:2], [name for name in list(buttons)[2:] if name != "Buy Now"]
-        options = {
+            look["Attributes"] = partial(self._sub_page, texts, here)
+        buttons = _lower(leave | look | {"Buy Now": partial(self._buy, product)})
+        options: dict[str, Link] = {
             " ".join(value.split()): partial(self._choose, name, value, here)
             for name, values in product.options.items()
             for value in values
@@ -99,15 +100,13 @@ class Visit:
         offered = (text for name, values in product.options.items() for text in (name, *values))
         about = (product.title, f"Price: {product.price_tag}", f"Rating: {product.rating}")
         # Buttons come first, and win where an option has the text of a button.
-        return Page(
-            (*self._instruction, *leaving, *offered, *about, *looking, "Buy Now"), _lower(buttons) | options | _lower(buttons)
-        )
+        return Page((*self._instruction, *leave, *offered, *about, *look, "Buy Now"), buttons | options | buttons)
 
-    def _sub_page(self, texts: Sequence[str], back: Callable[[], Page]) -> Page:
-        buttons: dict[str, Callable[[], Page]] = {"Back to Search": self._home, "< Prev": back}
+    def _sub_page(self, texts: Sequence[str], back: Link) -> Page:
+        buttons: dict[str, Link] = {"Back to Search": self._home, "< Prev": back}
         return Page((*self._instruction, *buttons, *texts), _lower(buttons))
 
-    def _choose(self, name: str, value: str, back: Callable[[], Page]) -> Page:
+    def _choose(self, name: str, value: str, back: Link) -> Page:
         self._chosen[name] = value
         return back()
 
@@ -117,7 +116,7 @@ class Visit:
         return Page(("Thank you for shopping with us!", *bought, "Your score (min 0.0, max 1.0)", str(self.score)), {})
 
 
-def _lower(buttons: dict[str, Callable[[], Page]]) -> dict[str, Callable[[], Page]]:
+def _lower(buttons: dict[str, Link]) -> dict[str, Link]:
     return {text.lower(): follow for text, follow in buttons.items()}
 
 
