@@ -8,7 +8,6 @@ from typing import Any
 from complementary_rl.envs.protocol import StepResult, Suite
 from complementary_rl.envs.webshop.generated import generate_products
 from complementary_rl.envs.webshop.goals import (
-    Candidate,
     draw,
     human_candidates,
     official_split,
@@ -82,24 +81,30 @@ class WebShop(Suite):
         catalogue = load_products(Path(data).expanduser(), items) if data else generate_products(items, seed)
         candidates = human_candidates(catalogue) if goals == "human" else synthetic_candidates(catalogue)
         split = official_split(candidates) if data else split_by_product(candidates, seed)
-        self._check_split(split, heldout, data)
+        if not split["train"] or (heldout_tasks and not split[heldout]):
+            remedy = "use goals = 'synthetic', or the full data" if data else "use more items"
+            few = f"{len(candidates)} goals are too few: the usual split leaves none to train or to evaluate on"
+            raise UserError(f"{self.name}: {few}; {remedy}")
         training, evaluation = (
             [candidate.goal() for candidate in draw(split[name], count, weighted=goals == "synthetic", identity=(name, seed))]
             for name, count in (("train", train_tasks), (heldout, heldout_tasks))
         )
-        # Two products may be asked for in the same words; such a goal would be held out in name only.
-        known = {goal.instruction for goal in training}
+        # Two products may be asked for in the same words, and such a goal is held out in name only; but the literature's split stays whole.
+        known = set() if data else {goal.instruction for goal in training}
         self._goals: dict[Split, dict[str, Goal]] = {
             "train": {goal.id: goal for goal in training},
             "heldout": {goal.id: goal for goal in evaluation if goal.instruction not in known},
         }
+        self._tasks: dict[Split, list[Task]] = {
+            part: [
+                Task(name, self.name, goal.instruction, derive_seed(name), part, scope=self.name) for name, goal in found.items()
+            ]
+            for part, found in self._goals.items()
+        }
         self.shop = Shop(catalogue, show_attributes=show_attributes)
 
     def tasks(self, split: Split) -> Sequence[Task]:
-        return [
-            Task(identity, self.name, goal.instruction, derive_seed(identity), split, scope=self.name)
-            for identity, goal in self._goals[split].items()
-        ]
+        return self._tasks[split]
 
     def make_env(self) -> "WebShopEnv":
         return WebShopEnv(self)
@@ -110,14 +115,6 @@ class WebShop(Suite):
         if goal is None:
             raise UserError(f"{self.name}: there is no task {task.id!r} in this suite; was it made with other options?")
         return goal
-
-    def _check_split(self, split: dict[str, list[Candidate]], heldout: str, data: str) -> None:
-        if not split["train"] or not split[heldout]:
-            remedy = "use goals = 'synthetic', or the full data" if data else "use more items"
-            total = sum(map(len, split.values()))
-            raise UserError(
-                f"{self.name}: {total} goals are too few: the usual split leaves none to train or to evaluate on; {remedy}"
-            )
 
 
 class WebShopEnv:
