@@ -29,6 +29,7 @@ ENTRY_POINT_GROUP = "complementary_rl.suites"
 # name → (module, attribute, leading arguments)
 _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
+    "webshop": ("complementary_rl.envs.webshop.suite", "WebShop", ()),
     **{f"minihack/{level}": ("complementary_rl.envs.minihack.suite", "MiniHackLevels", (level,)) for level in LEVELS},
 }
 
