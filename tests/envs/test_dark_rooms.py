@@ -12,7 +12,7 @@ pytest.importorskip("minihack", reason="needs the extra 'minihack'")
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.minihack.compass import STEPS, towards
 from complementary_rl.envs.minihack.dark_rooms import DarkRoomEnv, DarkRooms
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
+from complementary_rl.envs.names import ADJECTIVES, NOUNS
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.errors import UserError
 from complementary_rl.types import Task

@@ -8,12 +8,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from complementary_rl.envs.minihack.compass import KEYS, towards
 from complementary_rl.envs.minihack.game import Game, compile_level, map_origin
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
-from complementary_rl.envs.protocol import StepResult, Suite
+from complementary_rl.envs.names import COUNT, titles
+from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed, rng
 from complementary_rl.types import Split, Task
@@ -38,10 +36,9 @@ class DarkRooms(Suite):
     )
 
     def __init__(self, rooms: int = 16, heldout_rooms: int = 16, max_turns: int = 16, seed: int = 0, size: int = 15) -> None:
-        names = len(ADJECTIVES) * len(NOUNS)
-        if rooms < 1 or heldout_rooms < 0 or rooms + heldout_rooms > names:
+        if rooms < 1 or heldout_rooms < 0 or rooms + heldout_rooms > COUNT:
             raise UserError(
-                f"{self.name}: rooms ≥ 1 and heldout_rooms ≥ 0 must add up to at most {names}, not {rooms} + {heldout_rooms}"
+                f"{self.name}: rooms ≥ 1 and heldout_rooms ≥ 0 must add up to at most {COUNT}, not {rooms} + {heldout_rooms}"
             )
         if size not in (6, 9, 12, 15, 18):
             raise UserError(f"{self.name}: size is {size}; it must be 6, 9, 12, 15 or 18")
@@ -49,11 +46,11 @@ class DarkRooms(Suite):
             raise UserError(f"{self.name}: max_turns is {max_turns}; it must be at least 1")
         self.max_turns = max_turns
         self.size = size
-        order = _titles(rng("dark-rooms", seed, "names"))
+        order = titles(rng("dark-rooms", seed, "names"))
         # From opposite ends, so that more rooms of one split leave the other split as it is.
         self._tasks: dict[Split, list[Task]] = {
             "train": [self._task(title, "train") for title in order[:rooms]],
-            "heldout": [self._task(title, "heldout") for title in order[names - heldout_rooms :]],
+            "heldout": [self._task(title, "heldout") for title in order[COUNT - heldout_rooms :]],
         }
         self._exits = {task.id: self._draw_exit(seed, task) for tasks in self._tasks.values() for task in tasks}
 
@@ -69,6 +66,15 @@ class DarkRooms(Suite):
             return None
         where = self.region(task)
         return all((region == where) == positive for region, positive in claims)
+
+    def expert(self, task: Task, seed: int) -> Policy:
+        exit_x, exit_y = self.exit(task)
+
+        def walk(observation: str) -> str:
+            _, x, y = observation.split(",")[0].split()
+            return towards(exit_x - int(x), exit_y - int(y))
+
+        return walk
 
     def exit(self, task: Task) -> tuple[int, int]:
         """Column and row (1 … size) of a room's exit. Raises UserError if the task is not of this suite."""
@@ -88,16 +94,6 @@ class DarkRooms(Suite):
     def _draw_exit(self, seed: int, task: Task) -> tuple[int, int]:
         x, y = rng("dark-rooms", seed, task.description).integers(1, self.size + 1, size=2)
         return int(x), int(y)
-
-
-def _titles(random: np.random.Generator) -> list[str]:
-    """All names, each once. A word comes back only when all words have been used: names that share none are easiest to tell apart."""
-    adjectives, nouns = random.permutation(ADJECTIVES), random.permutation(NOUNS)
-    return [
-        f"{adjective} {nouns[(first + shift) % len(nouns)]}"
-        for shift in range(len(nouns))
-        for first, adjective in enumerate(adjectives)
-    ]
 
 
 class DarkRoomEnv:
