@@ -4,13 +4,13 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from complementary_rl.envs.names import COUNT, titles
+from complementary_rl.envs.places import Place, places
 from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.envs.sokoban.board import Room
 from complementary_rl.envs.sokoban.generator import Difficulty, make_room
 from complementary_rl.envs.wording import bare
 from complementary_rl.errors import UserError
-from complementary_rl.seeds import derive_seed, rng
+from complementary_rl.seeds import derive_seed
 from complementary_rl.types import Split, Task
 
 ACTIONS = ("up", "down", "left", "right")
@@ -52,20 +52,13 @@ class Sokoban(Suite):
             raise UserError(f"sokoban: size must be 5 to 8 and boxes 1 to 3, not {size} and {boxes}")
         if not 1 <= min_moves <= max_moves <= max_turns:
             raise UserError(f"sokoban: 1 ≤ min_moves ≤ max_moves ≤ max_turns must hold, not {min_moves}, {max_moves}, {max_turns}")
-        if levels < 1 or heldout_levels < 0:
-            raise UserError(f"sokoban: levels ({levels}) must be at least 1, heldout_levels ({heldout_levels}) at least 0")
-        if scope not in ("shared", "level"):
-            raise UserError(f"sokoban: scope must be 'shared' or 'level', not {scope!r}")
-        if scope == "level" and levels + heldout_levels > COUNT:
-            raise UserError(f"sokoban: there are names for {COUNT} rooms; with scope 'level' ask for fewer levels")
         self.max_turns = max_turns
         self.instructions = _RULES.format(turns=max_turns)
         self.dense_reward = dense_reward
         self._difficulty = Difficulty(size, boxes, min_moves, max_moves)
-        names = titles(rng("sokoban", seed, "names")) if scope == "level" else None
-        counts: tuple[tuple[Split, int], ...] = (("train", levels), ("heldout", heldout_levels))
-        self._tasks: dict[Split, list[Task]] = {
-            split: [self._task(split, index, seed, names) for index in range(count)] for split, count in counts
+        self._tasks = {
+            split: [self._task(split, index, seed, place) for index, place in enumerate(of_split)]
+            for split, of_split in places(self.name, scope, levels, heldout_levels, seed).items()
         }
         # Rooms are made when first played: making all at once would take seconds.
         self.room = functools.lru_cache(maxsize=levels + heldout_levels)(self._make)
@@ -83,20 +76,17 @@ class Sokoban(Suite):
     def _make(self, task: Task) -> tuple[Room, list[str]]:
         return make_room(self._difficulty, task.split, task.seed)
 
-    def _task(self, split: Split, index: int, seed: int, names: list[str] | None) -> Task:
+    def _task(self, split: Split, index: int, seed: int, place: Place) -> Task:
         size, boxes = self._difficulty.size, self._difficulty.boxes
         goal = "Push the box onto the target" if boxes == 1 else f"Push all {boxes} boxes onto the targets"
-        # Held-out names come from the other end, so that more rooms of one split leave the other split as it is.
-        title = names[index if split == "train" else COUNT - 1 - index] if names else None
-        where = f"the {title}, a Sokoban room" if title else "a Sokoban room"
-        identity = f"{self.name}/{title.lower().replace(' ', '-')}" if title else f"{self.name}/{split}-{index}"
+        where = f"the {place.title}, a Sokoban room" if place.title else "a Sokoban room"
         return Task(
-            identity,
+            place.id,
             self.name,
             f"{goal} in {where} of {size}x{size} cells. Hazards: a box in a corner or along a wall may never come off it again.",
             derive_seed("sokoban-room", split, seed, index),
             split,
-            scope=identity if title else self.name,
+            scope=place.scope,
         )
 
 
