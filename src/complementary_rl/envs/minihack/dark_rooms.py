@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from complementary_rl.envs.minihack.compass import KEYS, towards
-from complementary_rl.envs.minihack.game import Game, compile_level, map_origin
+from complementary_rl.envs.minihack.game import LevelGame, compile_level, map_origin
 from complementary_rl.envs.names import COUNT, titles
 from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.errors import UserError
@@ -102,7 +102,7 @@ class DarkRoomEnv:
     def __init__(self, suite: DarkRooms) -> None:
         self._suite = suite
         self._origin = map_origin(suite.size, suite.size)
-        self._game = Game()
+        self._game = LevelGame()
         self._exit = (1, 1)
         self._unseen_glyph = -1
         self._turns = 0
