@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from helpers.runs import tiny_config
 from typer.testing import CliRunner
 
 from complementary_rl.cli.main import app
 from complementary_rl.cli.play import harmless
-from complementary_rl.training.run import train
 
 GUESS = f"{Path(__file__).parents[2] / 'examples' / 'custom_env.py'}:GuessNumber"
 
@@ -56,7 +54,7 @@ def test_the_seed_of_the_suite_and_of_the_episode_are_apart() -> None:
 def test_a_question_mark_shows_rules_and_actions() -> None:
     output = play("sokoban", typed="?\n").stdout
     assert output.count("You push boxes") == 2
-    assert "What can be done now: up; down; left; right" in output
+    assert "Some actions: up; down; left; right" in output
 
 
 def test_an_expert_and_chance() -> None:
@@ -116,14 +114,3 @@ def test_an_interrupt_ends_it_cleanly() -> None:
     output, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == "left"
-
-
-def test_watching_a_trained_actor(tmp_path: Path) -> None:
-    pytest.importorskip("nle", reason="needs the extra 'minihack'")
-    train(tiny_config(tmp_path / "run", "eval.split=train"))
-    before = sorted(path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file())
-    output = play("--run", str(tmp_path / "run"), "--episodes", "2").stdout
-    assert output.count(", free: ") == 2
-    assert "> " in output
-    assert "solved after" in output
-    assert sorted(path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*") if path.is_file()) == before

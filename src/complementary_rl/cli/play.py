@@ -3,9 +3,8 @@
 import asyncio
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -99,8 +98,8 @@ class Terminal:
     def echoing(self, player: Player) -> Player:
         """The player, its actions shown; what a person types at a terminal stands there already."""
 
-        def act(observation: str, info: Mapping[str, Any]) -> str | None:
-            action = player(observation, info)
+        def act(observation: str, offered: Sequence[str]) -> str | None:
+            action = player(observation, offered)
             if action is not None and not (isinstance(player, _Hand) and sys.stdin.isatty()):
                 self.action(action)
             return action
@@ -115,11 +114,11 @@ class _Hand:
         self._suite = suite
         self._terminal = terminal
 
-    def __call__(self, observation: str, info: Mapping[str, Any]) -> str | None:
+    def __call__(self, observation: str, offered: Sequence[str]) -> str | None:
         while (line := self._terminal.ask()) is not None and line.strip() == "?":
             self._terminal.say(self._suite.instructions)
-            if offered := info.get("actions", ()):
-                self._terminal.say("What can be done now: " + "; ".join(offered))
+            if offered:
+                self._terminal.say("Some actions: " + "; ".join(offered))
         return line
 
 

@@ -1,9 +1,8 @@
 """One episode by anyone: a person, an expert, chance. What `crl envs play` and the benchmarks share."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,8 @@ from complementary_rl.errors import UserError
 from complementary_rl.seeds import rng
 from complementary_rl.types import Task
 
-Player = Callable[[str, Mapping[str, Any]], str | None]
-"""Gives the next action for (observation, info), or None to leave the episode."""
+Player = Callable[[str, Sequence[str]], str | None]
+"""Gives the next action for (observation, actions that make sense), or None to leave the episode."""
 
 _PHRASE_LENGTHS = (1, 1, 1, 2, 3)
 _WORD = re.compile(r"[^\W_][\w-]*")
@@ -35,14 +34,14 @@ def play_episode(
     """Play the episode of `(task, seed)` to its end; `watch` is given every observation, before the player is."""
     observation, info = env.reset(task, seed)
     watch(observation)
-    total = 0.0
+    offered, total = info.get("actions", ()), 0.0
     for actions in range(suite.max_turns):
-        action = player(observation, info)
+        action = player(observation, offered)
         if action is None:
             return Outcome(False, total, actions, "left")
         observation, reward, terminated, truncated, info = env.step(action.strip())
         watch(observation)
-        total += reward
+        offered, total = info.get("actions", offered), total + reward
         if terminated or truncated:
             return Outcome(bool(info["success"]), total, actions + 1, "terminated" if terminated else "truncated")
     return Outcome(False, total, suite.max_turns, "turns")
@@ -54,16 +53,15 @@ def expert_player(suite: Suite, task: Task, seed: int) -> Player:
     if policy is None:
         raise UserError(f"{suite.name} knows no expert for task {task.id!r}; a suite defines one as Suite.expert")
     known = policy
-    return lambda observation, info: known(observation)
+    return lambda observation, offered: known(observation)
 
 
 def random_player(suite: Suite, seed: int) -> Player:
     """Chance: one of ``info["actions"]``, or where an environment does not give them, words of the rules and the observation."""
     random = rng("random-player", seed)
 
-    def act(observation: str, info: Mapping[str, Any]) -> str:
-        offered: Sequence[str] = info.get("actions", ())
-        return str(offered[random.integers(len(offered))]) if len(offered) else babble(random, suite.instructions, observation)
+    def act(observation: str, offered: Sequence[str]) -> str:
+        return offered[int(random.integers(len(offered)))] if len(offered) else babble(random, suite.instructions, observation)
 
     return act
 

@@ -139,7 +139,7 @@ class Playtest:
         return words or _ODD_ACTIONS[random.integers(len(_ODD_ACTIONS))]
 
     def _offer(self, episode: Played, info: dict[str, Any]) -> None:
-        offered: object = info.get("actions", ())
+        offered: object = info.get("actions", episode.offered)
         if isinstance(offered, Sequence) and not isinstance(offered, str) and all(isinstance(action, str) for action in offered):
             episode.offered = list(offered)
         else:

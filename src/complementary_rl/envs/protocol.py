@@ -18,8 +18,8 @@ Policy = Callable[[str], str]
 class TextEnv(Protocol):
     """One environment instance. It plays one episode at a time and is used by one thread at a time.
 
-    ``info["actions"]``, where `reset` and `step` give it, is a sequence of actions that make sense now. People who play by hand and
-    random play read it; actors never see it.
+    ``info["actions"]``, where `reset` gives it, is a sequence of actions that make sense; it holds until a `step` gives another. People
+    who play by hand, random play and `check_env` read it; actors never see it.
     """
 
     def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:
@@ -48,6 +48,8 @@ class Suite(ABC):
     """The rules and the actions, shown to the actor at the start of every episode; may be empty."""
     max_turns: int = 30
     """The most actions in one episode."""
+    needs: str = ""
+    """The extra that it needs, with the licence of its packages, for people to read; empty for the base install."""
 
     @abstractmethod
     def tasks(self, split: Split) -> Sequence[Task]:

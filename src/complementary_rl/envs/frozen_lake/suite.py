@@ -50,6 +50,7 @@ class FrozenLake(Suite):
     """
 
     name = "frozen-lake"
+    needs = "gymnasium (MIT)"
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class FrozenLakeEnv:
 
     def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:
         self._map = self._suite.map(task)
-        self._lake = Lake(desc=list(self._map), is_slippery=self._suite.is_slippery)
+        self._lake: Any = Lake(desc=list(self._map), is_slippery=self._suite.is_slippery)
         self._state, _ = self._lake.reset(seed=derive_seed("frozen-lake", task.id, seed))
         self._turns = 0
         return self._view(), {"actions": ACTIONS}
@@ -133,7 +134,7 @@ class FrozenLakeEnv:
         else:
             note, terminated, won = "That is no action here; nothing moved.\n", False, False
         truncated = not terminated and self._turns >= self._suite.max_turns
-        return note + self._view(), float(won), bool(terminated), truncated, {"success": won, "actions": ACTIONS}
+        return note + self._view(), float(won), bool(terminated), truncated, {"success": won}
 
     def close(self) -> None:
         pass

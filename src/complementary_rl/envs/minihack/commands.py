@@ -50,6 +50,17 @@ class Commands:
         """How each is worded, such as ``zap ITEM DIRECTION``."""
         return [f"{words} {rest}".strip() for words, (_, rest) in self._commands.items()]
 
+    def examples(self, game: Game) -> list[str]:
+        """Actions that make sense in `game`: each form with every item carried, and with every direction."""
+        items = [letter for letter, _ in game.inventory()]
+        fill = {
+            "": [""],
+            "DIRECTION": list(KEYS),
+            "ITEM": items,
+            "ITEM DIRECTION": [f"{item} {word}" for item in items for word in KEYS],
+        }
+        return [*KEYS, *(f"{words} {rest}".strip() for words, (_, form) in self._commands.items() for rest in fill[form])]
+
     def perform(self, game: Game, text: str) -> bool:
         """Do what `text` says; False, with nothing done, when it is no action here.
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from complementary_rl.envs.minihack.compass import KEYS, towards
-from complementary_rl.envs.minihack.game import LevelGame, compile_level, map_origin
+from complementary_rl.envs.minihack.game import NEEDS, LevelGame, compile_level, map_origin
 from complementary_rl.envs.names import COUNT, titles
 from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.errors import UserError
@@ -18,6 +18,9 @@ from complementary_rl.types import Split, Task
 
 _REGIONS = (("north-west", "north", "north-east"), ("west", "centre", "east"), ("south-west", "south", "south-east"))
 _CLAIM = re.compile(r"\b(not\s+)?in\s+the\s+(" + "|".join(sorted(sum(_REGIONS, ()), key=len, reverse=True)) + r")\b", re.IGNORECASE)
+
+
+_ACTIONS = tuple(KEYS)
 
 
 class DarkRooms(Suite):
@@ -29,6 +32,7 @@ class DarkRooms(Suite):
     """
 
     name = "minihack/dark-rooms"
+    needs = NEEDS
     instructions = (
         "You are in a dark room of NetHack and must step onto its exit, a staircase down. You see only the cells next to you. "
         "Places are given as column (1 is west) and row (1 is north). Answer with one word: "
@@ -113,7 +117,7 @@ class DarkRoomEnv:
         # What NetHack displays for the exit's cell changes once, when the hero comes into its sight, and is remembered.
         self._unseen_glyph = self._exit_glyph()
         self._turns = 0
-        return self._place(), {}
+        return self._place(), {"actions": _ACTIONS}
 
     def step(self, action: str) -> StepResult:
         self._turns += 1

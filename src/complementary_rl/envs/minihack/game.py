@@ -38,6 +38,7 @@ _SPACE, _ESCAPE = 32, 27
 _DEATH, _TASK_SUCCESSFUL = 1, 2
 _MAX_PAGES = 50
 
+NEEDS = "minihack (NetHack GPL)"
 KEY_CODES = tuple(range(256))
 ENDLESS = 1_000_000
 """A turn limit for NLE that is never reached: views count turns. At its own limit NLE reports terminated *and* truncated."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from complementary_rl.envs.minihack.commands import Commands
-from complementary_rl.envs.minihack.game import ENDLESS, KEY_CODES, Game
+from complementary_rl.envs.minihack.game import ENDLESS, KEY_CODES, NEEDS, Game
 from complementary_rl.envs.minihack.levels import LEVELS
 from complementary_rl.envs.minihack.suite import end_of_step, level_seed
 from complementary_rl.envs.minihack.view import View, check_look
@@ -41,6 +41,8 @@ class MiniHackRegistered(Suite):
     so many cells of the map around the hero, 0 all of it. At most `max_turns` actions, reward 1 for success. Raises UserError for an
     id that is unknown (with the nearest) or cannot be played here, and for options out of range.
     """
+
+    needs = NEEDS
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class RegisteredGame(Game):
 
     def __init__(self, id: str) -> None:
         # MiniHack would else crop four views of the map after every key.
-        env = gymnasium.make(id, disable_env_checker=True, fix_moon_phase=True, observation_keys=("message",)).unwrapped
+        env: Any = gymnasium.make(id, disable_env_checker=True, fix_moon_phase=True, observation_keys=("message",)).unwrapped
         if hasattr(env, "minigrid_env"):
             env.close()
             raise ValueError("MiniHack makes its levels with MiniGrid, without a seed, so that no level could be played twice.")
@@ -157,7 +159,7 @@ class RegisteredEnv:
             core=derive_seed("minihack-dice", task.id, seed), level_seed=level_seed(task, seed, fresh=self._suite.fresh_levels)
         )
         self._turns = 0
-        return self._view.opening(self._suite.max_turns), {}
+        return self._view.opening(self._suite.max_turns), {"actions": self._suite.commands.examples(self._game)}
 
     def step(self, action: str) -> StepResult:
         self._turns += 1

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from complementary_rl.envs.minihack.actions import perform
-from complementary_rl.envs.minihack.game import Game, LevelGame, compile_level, map_origin
+from complementary_rl.envs.minihack.compass import STEPS
+from complementary_rl.envs.minihack.game import NEEDS, Game, LevelGame, compile_level, map_origin
 from complementary_rl.envs.minihack.levels import LEVELS, Level
 from complementary_rl.envs.minihack.view import OBSERVE, View, check_look
 from complementary_rl.envs.protocol import StepResult, Suite
@@ -36,6 +37,8 @@ class MiniHackLevels(Suite):
     `crop` are `View`'s `layout` and `crop`. Raises UserError for an unknown level or options out of range.
     """
 
+    needs = NEEDS
+
     def __init__(
         self,
         level: str,
@@ -59,6 +62,7 @@ class MiniHackLevels(Suite):
             )
         check_look(view, crop)
         self.max_turns = max_turns
+        self.actions = (*STEPS, "search", *(("pick up", "apply key") if self.level.keys else ()))
         self.fresh_levels = fresh_levels
         self.view, self.crop = view, crop
         hint = f" {self.level.hint}" if self.level.hint else ""
@@ -96,7 +100,7 @@ class MiniHackEnv:
             level_seed=level_seed(task, seed, fresh=self._suite.fresh_levels),
         )
         self._turns = 0
-        return self._view.opening(self._suite.max_turns), {}
+        return self._view.opening(self._suite.max_turns), {"actions": self._suite.actions}
 
     def step(self, action: str) -> StepResult:
         self._turns += 1

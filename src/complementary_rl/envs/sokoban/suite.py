@@ -117,7 +117,7 @@ class SokobanEnv:
             reward = self._placed() - before - 0.1 + 10.0 * solved
         note = "That is no action here; nothing moved.\n" if step is None else "" if after else "Blocked; nothing moved.\n"
         truncated = not solved and self._turns >= self._suite.max_turns
-        return note + self._view(), reward, solved, truncated, {"success": solved, "actions": ACTIONS}
+        return note + self._view(), reward, solved, truncated, {"success": solved}
 
     def close(self) -> None:
         pass
