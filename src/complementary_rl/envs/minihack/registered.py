@@ -115,9 +115,7 @@ class MiniHackRegistered(Suite):
             return RegisteredGame(self._id)
         except (Exception, SystemExit) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(
-                f"{self.name} cannot be played here: {reason} Choose another level; `crl envs ls` lists some"
-            ) from error
+            raise UserError(f"{self.name} cannot be played here: {reason.rstrip('.')}; choose another level") from error
 
 
 class RegisteredGame(Game):
