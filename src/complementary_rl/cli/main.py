@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 bank_app = typer.Typer(help="Look into a run's experience bank and its past, undo an operation, move it.", no_args_is_help=True)
-envs_app = typer.Typer(help="List suites and check environments, yours included.", no_args_is_help=True)
+envs_app = typer.Typer(help="List suites, check environments, yours included, and play them.", no_args_is_help=True)
 app.add_typer(bank_app, name="bank")
 app.add_typer(envs_app, name="envs")
 
@@ -228,6 +228,30 @@ def envs_check(
     from complementary_rl.cli.envs import check
 
     check(name, context.args, episodes)
+
+
+@envs_app.command("play", context_settings=OVERRIDES)
+@friendly
+def envs_play(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Suite name, or module:attribute of your own; not with --run.")] = None,
+    task: Annotated[str | None, typer.Option(help="Task id. [the first of the split]")] = None,
+    split: Annotated[str, typer.Option(help="train or heldout.")] = "train",
+    seed: Annotated[int, typer.Option(help="Seed of the first episode; later ones count up.")] = 0,
+    policy: Annotated[str, typer.Option(help="Who plays: hand, random, or expert where the suite knows one.")] = "hand",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes played, over the tasks in turn.")] = 1,
+    run: Annotated[Path | None, typer.Option(help="Watch the actor of this run instead, on its own suite.")] = None,
+) -> None:
+    """Play a task by hand: one action a line; ? shows the rules, Ctrl-D leaves. Or watch chance, an expert, or a trained actor.
+
+    Options of the suite are given as --rooms 4, those that this command has too as --suite.seed 4.
+    """
+    from complementary_rl.cli import play
+
+    if run is not None:
+        play.watch_run(run, name, task, split, episodes, context.args)
+    else:
+        play.play(name, context.args, task=task, split=split, seed=seed, policy=policy, episodes=episodes)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ class Report:
 def check_env(suite: Suite, *, episodes: int = 4, seed: int = 0, timeout: float = 10.0) -> Report:
     """Play `episodes` episodes of both splits with odd and random texts and report what breaks the protocol; never raises for it.
 
-    Actions are drawn from the words of the instructions and observations, and from texts that a model might well produce.
+    Actions are drawn from ``info["actions"]`` where it is given, from the words of the instructions and observations, and from texts
+    that a model might well produce.
     `timeout` is the seconds one reset or step may take. Raises UserError when `episodes` is below 1.
     """
     if episodes < 1:

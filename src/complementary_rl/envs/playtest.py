@@ -1,10 +1,11 @@
 """The part of `check_env` that plays: every episode twice, with random and odd actions, noting whatever breaks the protocol."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
+from complementary_rl.envs.playing import babble
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import StepResult, Suite
 from complementary_rl.errors import EnvironmentFault
@@ -14,15 +15,17 @@ from complementary_rl.types import Task
 # Texts a language model might send where an action is expected.
 _ODD_ACTIONS = ("", "?", "I am not sure what to do.", "\u65e5\u672c\u8a9e \U0001f600", "<|im_end|>", "north\nnorth", "x" * 5000)
 _ODD_SHARE = 0.15
-_PHRASE_LENGTHS = (1, 1, 1, 2, 3)
-_WORD = re.compile(r"[^\W_][\w-]*")
+_OFFERED_SHARE = 0.5
 _QUOTE_CHARS = 80
 _WORKERS = 8
 
 
 @dataclass(slots=True)
 class Played:
-    """One episode: `steps[t]` is (observation, reward, terminated, truncated, success) after ``actions[t]``."""
+    """One episode: `steps[t]` is (observation, reward, terminated, truncated, success) after ``actions[t]``.
+
+    `offered` is the newest ``info["actions"]``.
+    """
 
     key: str
     task: Task
@@ -30,6 +33,7 @@ class Played:
     opening: str = ""
     actions: list[str] = field(default_factory=list)
     steps: list[tuple[object, ...]] = field(default_factory=list)
+    offered: list[str] = field(default_factory=list)
     over: bool = False
     failed: bool = False
 
@@ -53,7 +57,6 @@ class Playtest:
         self.step_seconds = 0.0
         self._suite = suite
         self._pool = EnvPool(suite, timeout=timeout, workers=min(len(tasks), _WORKERS))
-        self._vocabulary = _WORD.findall(suite.instructions)
         self._kinds: set[str] = set()
 
     def run(self) -> None:
@@ -73,6 +76,7 @@ class Playtest:
                 self._fault(episode, "reset", result)
             else:
                 episode.opening = result[0]
+                self._offer(episode, result[1])
         for turn in range(self._suite.max_turns):
             active = [episode for episode in self.episodes if not (episode.over or episode.failed)]
             for episode in active:
@@ -91,7 +95,8 @@ class Playtest:
             self._fault(episode, f"step({_quote(episode.actions[-1])})", outcome)
             return
         episode.steps.append(_comparable(outcome))
-        _, _, terminated, truncated, _ = outcome
+        _, _, terminated, truncated, info = outcome
+        self._offer(episode, info)
         episode.over = terminated or truncated
 
     def _again(self, episode: Played) -> None:
@@ -122,11 +127,18 @@ class Playtest:
     def _action(self, episode: Played, turn: int) -> str:
         random = rng("check-env", episode.seed, turn)
         observation = str(episode.steps[-1][0]) if episode.steps else episode.opening
-        words = [*self._vocabulary, *_WORD.findall(observation)]
-        if not words or random.random() < _ODD_SHARE:
-            return _ODD_ACTIONS[random.integers(len(_ODD_ACTIONS))]
-        start = random.integers(len(words))
-        return " ".join(words[start : start + random.choice(_PHRASE_LENGTHS)])
+        draw = random.random()
+        if episode.offered and draw < _OFFERED_SHARE:
+            return episode.offered[random.integers(len(episode.offered))]
+        words = "" if draw > 1 - _ODD_SHARE else babble(random, self._suite.instructions, observation)
+        return words or _ODD_ACTIONS[random.integers(len(_ODD_ACTIONS))]
+
+    def _offer(self, episode: Played, info: dict[str, Any]) -> None:
+        offered: object = info.get("actions", episode.offered)
+        if isinstance(offered, Sequence) and not isinstance(offered, str) and all(isinstance(action, str) for action in offered):
+            episode.offered = list(offered)
+        else:
+            self._problem("actions", f"{episode}: info['actions'] must be a sequence of texts, not {_quote(offered)}")
 
     def _fault(self, episode: Played, where: str, fault: EnvironmentFault) -> None:
         episode.failed = True

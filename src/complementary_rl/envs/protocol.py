@@ -4,16 +4,23 @@ A *suite* names a family of tasks (train and held-out, disjoint) and makes envir
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from complementary_rl.types import Split, Task
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
+Policy = Callable[[str], str]
+"""Plays one episode: given an observation, the next action. It may remember what it saw; a new episode needs a new one."""
+
 
 class TextEnv(Protocol):
-    """One environment instance. It plays one episode at a time and is used by one thread at a time."""
+    """One environment instance. It plays one episode at a time and is used by one thread at a time.
+
+    ``info["actions"]``, where `reset` gives it, is a sequence of actions that make sense; it holds until a `step` gives another. People
+    who play by hand, random play and `check_env` read it; actors never see it.
+    """
 
     def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:
         """Begin an episode of `task`; the same `(task, seed)` and actions must give the same episode. Returns (observation, info)."""
@@ -41,6 +48,8 @@ class Suite(ABC):
     """The rules and the actions, shown to the actor at the start of every episode; may be empty."""
     max_turns: int = 30
     """The most actions in one episode."""
+    needs: str = ""
+    """The extra that it needs, with the licence of its packages, for people to read; empty for the base install."""
 
     @abstractmethod
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -54,5 +63,12 @@ class Suite(ABC):
         """Whether an entry is true and useful for `task`, where the suite can know; None where it cannot.
 
         A diagnostic for metrics and studies only: nothing that trains may read it.
+        """
+        return None
+
+    def expert(self, task: Task, seed: int) -> Policy | None:
+        """A policy that solves the episode of `(task, seed)`, or nearly always does; None where the suite knows none.
+
+        For benchmarks and demonstrations. It may know what no actor can see, and is asked once per observation, the opening one first.
         """
         return None

@@ -26,8 +26,12 @@ from complementary_rl.types import Split, Task
 
 ENTRY_POINT_GROUP = "complementary_rl.suites"
 
+_MINIHACK = "minihack/"
+
 # name → (module, attribute, leading arguments)
 _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "frozen-lake": ("complementary_rl.envs.frozen_lake.suite", "FrozenLake", ()),
+    "sokoban": ("complementary_rl.envs.sokoban.suite", "Sokoban", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
     "webshop": ("complementary_rl.envs.webshop.suite", "WebShop", ()),
     **{f"minihack/{level}": ("complementary_rl.envs.minihack.suite", "MiniHackLevels", (level,)) for level in LEVELS},
@@ -81,6 +85,11 @@ def _find(name: str) -> Callable[..., Any]:
     module, colon, attribute = name.rpartition(":")
     if colon:
         return _attribute(name, module, attribute)
+    if name.startswith(_MINIHACK):
+        # Any other level that MiniHack registers with Gymnasium; which these are only MiniHack knows.
+        return partial(
+            _attribute(name, "complementary_rl.envs.minihack.registered", "MiniHackRegistered"), name.removeprefix(_MINIHACK)
+        )
     near = difflib.get_close_matches(name, suite_names(), n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}?" if near else f"the names are: {', '.join(suite_names())}."
     raise UserError(f"unknown suite {name!r}: {hint} Your own is given as module:attribute or path/to/file.py:attribute")
