@@ -293,9 +293,7 @@ class Game:
             if held is not None:
                 if self._can_put(held, receptacle):
                     yield f"move {names[held]} to {name}"
-                yield from (
-                    f"{verb} {names[held]} with {name}" for verb in _APPLIANCES if self._can_change(verb, held, receptacle)
-                )
+                yield from (f"{verb} {names[held]} with {name}" for verb in _APPLIANCES if self._can_change(verb, held, receptacle))
         if held is not None:
             yield f"examine {names[held]}"
             for thing in self._objects_at.get(self._place, ()):

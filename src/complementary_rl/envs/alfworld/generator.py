@@ -17,7 +17,7 @@ from complementary_rl.envs.alfworld.phrases import PHRASES
 from complementary_rl.seeds import rng
 from complementary_rl.types import Split
 
-_ROOMS_PER_KIND: Mapping[Split, int] = {"train": 20, "heldout": 5}
+_TRAIN_ROOMS, _HELDOUT_ROOMS = 20, 5
 _KINDS: Mapping[TaskType, tuple[str, ...]] = {
     TaskType.PLACE: tuple(ROOMS),
     TaskType.TWO: tuple(ROOMS),
@@ -34,49 +34,45 @@ _SHARED_PLACE = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """`receptacles` by id: (type, place)."""
+    """`receptacles` by id: (type, place). `types` are the types among them."""
 
     name: str
     kind: str
     receptacles: Mapping[str, tuple[str, str]]
-
-    @property
-    def types(self) -> set[str]:
-        """The types of its receptacles."""
-        return {kind for kind, _ in self.receptacles.values()}
+    types: frozenset[str]
 
 
 @functools.cache
 def rooms(seed: int, split: Split) -> tuple[Room, ...]:
-    """The rooms of a split, a fixed number of each kind."""
-    found = []
-    for kind in ROOMS:
-        drawn = _draw_rooms(seed, kind)
-        # The held-out rooms come last, for there must be as many kinds of furnishing as rooms.
-        first = 0 if split == "train" else _ROOMS_PER_KIND["train"]
-        found += drawn[first : first + _ROOMS_PER_KIND[split]]
-    return tuple(found)
+    """The rooms of a split, a fixed number of each kind. All rooms of a seed have different furniture, whichever their split."""
+    first, count = (0, _TRAIN_ROOMS) if split == "train" else (_TRAIN_ROOMS, _HELDOUT_ROOMS)
+    return tuple(room for kind in ROOMS for room in _draw_rooms(seed, kind)[first : first + count])
 
 
 def generate(seed: int, split: Split, index: int, task: TaskType) -> tuple[str, str, str]:
     """Game number `index` of a split: its id, the wording of its task, and its PDDL problem."""
     random = rng("alfworld-game", seed, split, index)
-    suitable = [room for room in rooms(seed, split) if room.kind in _KINDS[task]]
-    # Some small rooms have no place for some tasks.
-    options = [(room, pairs) for room in suitable if (pairs := _goals(room, task))]
-    room, pairs = options[random.integers(len(options))]
-    thing, target = pairs[random.integers(len(pairs))]
-    inside = _lay_out(random, room, task, thing, target)
+    options = _options(seed, split, task)
+    room, goals = options[random.integers(len(options))]
+    thing, target = goals[random.integers(len(goals))]
     wording = PHRASES[task][random.integers(len(PHRASES[task]))].format(thing=thing.lower(), target=target.lower())
-    receptacle, lamp = ("None", target) if task is TaskType.LIGHT else (target, "None")
-    identity = f"{task}-{thing}-{lamp if task is TaskType.LIGHT else 'None'}-{receptacle}-{room.name}/trial_{index}"
-    return identity, wording, _problem(room, inside, _goal_text(task, thing, target))
+    receptacle = "None" if task is TaskType.LIGHT else target
+    lamp = target if task is TaskType.LIGHT else "None"
+    identity = f"{task}-{thing}-{lamp}-{receptacle}-{room.name}/trial_{index}"
+    return identity, wording, _problem(room, _lay_out(random, room, task, thing, target), _goal_text(task, thing, target))
+
+
+@functools.cache
+def _options(seed: int, split: Split, task: TaskType) -> list[tuple[Room, list[tuple[str, str]]]]:
+    """The rooms for a task, each with its goals (thing, target); some small rooms have none."""
+    suitable = (room for room in rooms(seed, split) if room.kind in _KINDS[task])
+    return [(room, goals) for room in suitable if (goals := _goals(room, task))]
 
 
 def _draw_rooms(seed: int, kind: str) -> list[Room]:
     random = rng("alfworld-rooms", seed, kind)
     drawn: dict[tuple[int, ...], Room] = {}
-    while len(drawn) < sum(_ROOMS_PER_KIND.values()):
+    while len(drawn) < _TRAIN_ROOMS + _HELDOUT_ROOMS:
         counts = {name: int(random.integers(low, high + 1)) for name, (low, high) in ROOMS[kind].receptacles.items()}
         receptacles: dict[str, tuple[str, str]] = {}
         for name, count in counts.items():
@@ -85,25 +81,22 @@ def _draw_rooms(seed: int, kind: str) -> list[Room]:
                 if copy and random.random() < _SHARED_PLACE:
                     place = next(reversed(receptacles.values()))[1]
                 receptacles[_identity(random, name)] = (name, place)
-        name = f"{kind.replace(' ', '')}{len(drawn) + 1}"
-        drawn.setdefault(tuple(counts.values()), Room(name, kind, receptacles))
+        title = f"{kind.replace(' ', '')}{len(drawn) + 1}"
+        types = frozenset(name for name, count in counts.items() if count)
+        drawn.setdefault(tuple(counts.values()), Room(title, kind, receptacles, types))
     return list(drawn.values())
 
 
 def _goals(room: Room, task: TaskType) -> list[tuple[str, str]]:
     """(thing, target) that make sense in a room: the thing can be there, be treated, and start somewhere else than in the target."""
     verb = _CHANGES.get(task)
-    able = PROPERTIES["pickupable"] & (PROPERTIES[f"{verb}able"] if verb else PROPERTIES["pickupable"])
-    things = [thing for thing in ROOMS[room.kind].things if thing in able]
+    able = PROPERTIES[f"{verb}able" if verb else "pickupable"]
+    possible = {thing: _possible(room, thing) for thing in ROOMS[room.kind].things}
+    things = [thing for thing, places in possible.items() if places and thing in able]
     if task is TaskType.LIGHT:
-        return [(thing, _LAMP) for thing in things if _possible(room, thing) and _possible(room, _LAMP)]
-    excluded = APPLIANCES[verb] if verb else None
-    return [
-        (thing, target)
-        for thing in things
-        for target in _possible(room, thing)
-        if target != excluded and len(_possible(room, thing)) > 1
-    ]
+        return [(thing, _LAMP) for thing in things if possible[_LAMP]]
+    appliance = APPLIANCES[verb] if verb else None
+    return [(thing, target) for thing in things for target in possible[thing] if target != appliance and len(possible[thing]) > 1]
 
 
 def _possible(room: Room, thing: str) -> list[str]:
@@ -112,7 +105,7 @@ def _possible(room: Room, thing: str) -> list[str]:
 
 def _lay_out(random: np.random.Generator, room: Room, task: TaskType, thing: str, target: str) -> list[tuple[str, str, str]]:
     """(id, type, receptacle id) of every thing of the room; those the task is about begin outside of its target."""
-    inside = []
+    inside: list[tuple[str, str, str]] = []
     for name in ROOMS[room.kind].things:
         least = (2 if task is TaskType.TWO else 1) if name == thing else int(name == _LAMP)
         count = 1 if name == _LAMP else max(least, int(random.integers(0, 4)))
@@ -155,13 +148,12 @@ def _goal_text(task: TaskType, thing: str, target: str) -> str:
 def _problem(room: Room, inside: Sequence[tuple[str, str, str]], goal: str) -> str:
     places = dict.fromkeys(place for _, place in room.receptacles.values())
     start = "loc_bar__minus_1_bar_0_bar_0_bar_30"
-    every_receptacle = {**dict.fromkeys(room.types), **dict.fromkeys(("SinkBasin", "Microwave", "Fridge"))}
-    # The domain's rules name some types, so they must exist, whether the room has such things or not.
-    every_thing = dict.fromkeys([*PLACES, "Knife", "ButterKnife"])
+    # The domain's rules name these types, so they must exist in every room.
+    receptacle_types = dict.fromkeys([*(kind for kind, _ in room.receptacles.values()), *APPLIANCES.values()])
     declared = [
         "agent1 - agent",
-        *(f"{name}Type - otype" for name in every_thing),
-        *(f"{name}Type - rtype" for name in every_receptacle),
+        *(f"{name}Type - otype" for name in PLACES),
+        *(f"{name}Type - rtype" for name in receptacle_types),
         *(f"{identity} - object" for identity, _, _ in inside),
         *(f"{identity} - receptacle" for identity in room.receptacles),
         *(f"{place} - location" for place in (*places, start)),

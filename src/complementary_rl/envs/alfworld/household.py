@@ -6,6 +6,11 @@ Written for the generator of games and for the scripted player. `PLACES` names t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 _FOOD = "CounterTop DiningTable SideTable Fridge SinkBasin Microwave GarbageCan"
 _CUTLERY = "CounterTop DiningTable SideTable SinkBasin Drawer"
 _SPICE = "CounterTop DiningTable SideTable Shelf Cabinet Drawer"
@@ -17,7 +22,7 @@ _SHOW = "CoffeeTable Shelf SideTable DiningTable Dresser Desk CounterTop TVStand
 _SMALL = f"{_SEAT} Safe Cabinet"
 
 PLACES: Mapping[str, tuple[str, ...]] = {
-    thing: tuple(places.split())
+    thing: _words(places)
     for thing, places in {
         "AlarmClock": "Desk SideTable Dresser Shelf DiningTable CounterTop",
         "Apple": _FOOD,
@@ -124,9 +129,9 @@ ROOMS: Mapping[str, RoomKind] = {
             "StoveBurner": (4, 4),
             "Toaster": (1, 1),
         },
-        tuple(
+        _words(
             "Apple Bowl Bread ButterKnife Cup DishSponge Egg Fork Glassbottle Kettle Knife Ladle Lettuce Mug Pan PaperTowelRoll "
-            "PepperShaker Plate Pot Potato SaltShaker SoapBottle Spatula Spoon Statue Tomato Vase WineBottle".split()
+            "PepperShaker Plate Pot Potato SaltShaker SoapBottle Spatula Spoon Statue Tomato Vase WineBottle"
         ),
     ),
     "bathroom": RoomKind(
@@ -145,7 +150,7 @@ ROOMS: Mapping[str, RoomKind] = {
             "ToiletPaperHanger": (1, 1),
             "TowelHolder": (1, 2),
         },
-        tuple("Candle Cloth DishSponge HandTowel SoapBar SoapBottle SprayBottle TissueBox ToiletPaper Towel".split()),
+        _words("Candle Cloth DishSponge HandTowel SoapBar SoapBottle SprayBottle TissueBox ToiletPaper Towel"),
     ),
     "bedroom": RoomKind(
         {
@@ -161,9 +166,9 @@ ROOMS: Mapping[str, RoomKind] = {
             "Shelf": (0, 6),
             "SideTable": (1, 2),
         },
-        tuple(
+        _words(
             "AlarmClock BaseballBat BasketBall Book Bowl Box CD CellPhone CreditCard DeskLamp KeyChain Laptop Mug Pen Pencil Pillow "
-            "Statue TeddyBear TennisRacket TissueBox Vase Watch".split()
+            "Statue TeddyBear TennisRacket TissueBox Vase Watch"
         ),
     ),
     "living room": RoomKind(
@@ -181,9 +186,9 @@ ROOMS: Mapping[str, RoomKind] = {
             "Sofa": (1, 2),
             "TVStand": (0, 1),
         },
-        tuple(
+        _words(
             "Book Bowl Box Candle CellPhone CreditCard DeskLamp KeyChain Laptop Newspaper Pen Pencil Pillow Plate RemoteControl Statue "
-            "TissueBox Vase Watch WateringCan".split()
+            "TissueBox Vase Watch WateringCan"
         ),
     ),
 }

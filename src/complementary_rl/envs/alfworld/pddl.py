@@ -76,18 +76,23 @@ class House:
 
 def read_problem(text: str) -> House:
     """Parse a problem of the ALFRED domain. Raises ValueError that says what is wrong with it."""
-    text = text.lower()
-    if "(:domain alfred)" not in text:
-        raise ValueError("it is not a PDDL problem of the domain 'alfred'")
-    init, found, goal = text.partition("(:goal")
-    _, begun, init = init.partition("(:init")
-    if not found or not begun or text.count("(") > text.count(")"):
-        raise ValueError("its PDDL problem is cut off or has no (:init …) and (:goal …)")
+    init, goal = split_problem(text.lower())
     facts = _facts(init)
     try:
         return _house(facts, read_goal(goal))
     except (KeyError, IndexError) as error:
         raise ValueError(f"its facts do not fit together: {error}") from error
+
+
+def split_problem(text: str) -> tuple[str, str]:
+    """What follows ``(:init`` and what follows ``(:goal``. Raises ValueError when it is no whole problem of the ALFRED domain."""
+    if "(:domain alfred)" not in text:
+        raise ValueError("its PDDL problem is not of the domain 'alfred'")
+    before, found, goal = text.partition("(:goal")
+    _, begun, init = before.partition("(:init")
+    if not found or not begun or text.count("(") > text.count(")"):
+        raise ValueError("its PDDL problem is cut off, or has no (:init …) and (:goal …)")
+    return init, goal
 
 
 def read_goal(text: str) -> Goal:
@@ -113,15 +118,16 @@ def _facts(text: str) -> Facts:
 
 def _house(facts: Facts, goal: Goal) -> House:
     ids = sorted({word for arguments in facts.values() for words in arguments for word in words if _is_thing(word)})
-    number = {identity: place for place, identity in enumerate(ids)}
+    number = {identity: rank for rank, identity in enumerate(ids)}
     places: dict[str, int] = {}
     types = {**dict(_pairs(facts, "objecttype")), **dict(_pairs(facts, "receptacletype"))}
     place_of = {
-        number[receptacle]: places.setdefault(place, len(places)) for receptacle, place in sorted(_pairs(facts, "receptacleatlocation"))
+        number[receptacle]: places.setdefault(place, len(places))
+        for receptacle, place in sorted(_pairs(facts, "receptacleatlocation"))
     }
     receptacles_at: dict[int, list[int]] = defaultdict(list)
-    for receptacle, place in place_of.items():
-        receptacles_at[place].append(receptacle)
+    for there, place in place_of.items():
+        receptacles_at[place].append(there)
     objects_at: dict[int, set[int]] = defaultdict(set)
     for thing, where in _pairs(facts, "objectatlocation"):
         objects_at[places.setdefault(where, len(places))].add(number[thing])
@@ -137,11 +143,11 @@ def _house(facts: Facts, goal: Goal) -> House:
     names = _names(ids)
     return House(
         names=tuple(names),
-        numbers={name: place for place, name in enumerate(names)},
+        numbers={name: rank for rank, name in enumerate(names)},
         types=tuple(_type(types.get(identity, "")) for identity in ids),
         start=places.setdefault(facts["atlocation"][0][1], len(places)),
         place_of=place_of,
-        receptacles_at={place: tuple(there) for place, there in receptacles_at.items()},
+        receptacles_at={place: tuple(found) for place, found in receptacles_at.items()},
         can_contain={receptacle: frozenset(things) for receptacle, things in can_contain.items()},
         properties={
             predicate: frozenset(number[words[0]] for words in arguments)
