@@ -316,8 +316,6 @@ def test_reward_success_and_the_turn_limit(play: Play) -> None:
         "take mug 9 from countertop 1",
         "open",
         "go to mug 1",
-    ]
-    + [
         "put mug 1 into cabinet 1",
         "heat mug 1 with mug 1",
         "use fridge 1",
@@ -325,8 +323,10 @@ def test_reward_success_and_the_turn_limit(play: Play) -> None:
         "look\nlook",
         "日本語 🙂",
         "<|im_end|>",
-    ]
-    + ["go to " + "x" * 1_000_000, "x " * 500_000, "take " + "mug 1 from " * 100_000],
+        "go to " + "x" * 1_000_000,
+        "x " * 500_000,
+        "take " + "mug 1 from " * 100_000,
+    ],
     ids=lambda action: repr(action[:20]),
 )
 def test_what_is_no_command_now_is_answered_counted_and_changes_nothing(play: Play, action: str) -> None:
@@ -412,7 +412,7 @@ def test_official_walkthroughs_win() -> None:
     path = Path(folder or "", "alfworld", "games.jsonl.xz")
     if not folder or not path.is_file():
         pytest.skip("needs official games: CRL_SHARED_DATA names no folder with alfworld/games.jsonl.xz")
-    with lzma.open(path, "rt") as lines:
+    with lzma.open(path) as lines:
         rows = [json.loads(line) for number, line in enumerate(lines) if number % 100 == 0]
     assert len(rows) > 30
     for row in rows:

@@ -78,7 +78,7 @@ def official_game(folder: Path, text: str | None = None, wording: str = "put a m
     """Write ``game.tw-pddl`` as the official release has it; `changes` replace keys, None leaves one out."""
     game = {
         "pddl_domain": "(define (domain alfred))",
-        "grammar": '"task": [{"rhs": "Your task is to: %s."}]' % wording,
+        "grammar": f'"task": [{{"rhs": "Your task is to: {wording}."}}]',
         "pddl_problem": text or kitchen(),
         "solvable": True,
         "walkthrough": [],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from complementary_rl.envs.alfworld.pddl import House, TaskType
 
 NOTHING = "Nothing happens."
-HELP = """
+HELP = """\
 Available commands:
   look:                             look around your current location
   inventory:                        check your current inventory
