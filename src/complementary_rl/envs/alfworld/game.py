@@ -208,10 +208,7 @@ class Game:
     def _look(self) -> str:
         here = self._here()
         if not here:
-            return (
-                "You are in the middle of a room. Looking quickly around you, you see "
-                f"{self._listing(self.house.receptacles, nothing='nothing')}."
-            )
+            return f"You are in the middle of a room. Looking quickly around you, you see {self._listing(self.house.receptacles)}."
         beside = [
             thing
             for thing in sorted(self._objects_at.get(self._place, ()))
@@ -229,8 +226,8 @@ class Game:
             return f"The {name} is open. In it, you see {self._listing(sorted(self._inside[receptacle]))}."
         return f"On the {name}, you see {self._listing(sorted(self._inside[receptacle]))}."
 
-    def _listing(self, things: Iterable[int], nothing: str = "nothing") -> str:
-        return _join([f"a {self.house.names[thing]}" for thing in things]) or nothing
+    def _listing(self, things: Iterable[int]) -> str:
+        return _join([f"a {self.house.names[thing]}" for thing in things]) or "nothing"
 
     def _here(self) -> tuple[int, ...]:
         return self.house.receptacles_at.get(self._place, ())

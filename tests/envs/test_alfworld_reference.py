@@ -1,0 +1,98 @@
+"""Our engine beside the original: the same games and commands, the same words, admissible commands and wins.
+
+Needs the extra ``alfworld`` (minutes of compiling), so it runs nightly: ``pytest -m slow tests/envs/test_alfworld_reference.py``.
+"""
+
+import json
+import lzma
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from complementary_rl.envs.alfworld.game import Game
+from complementary_rl.envs.alfworld.generator import generate
+from complementary_rl.envs.alfworld.pddl import TaskType, read_problem
+from complementary_rl.seeds import rng
+
+textworld = pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
+pytest.importorskip("alfworld", reason="needs the extra 'alfworld'")
+pytest.importorskip("fast_downward", reason="needs the extra 'alfworld'")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+STEPS = 25
+OFFICIAL = 24
+# What leads deep into a game, where commands drawn evenly would mostly walk about.
+WEIGHTS = {
+    "take": 6,
+    "move": 6,
+    "heat": 6,
+    "clean": 6,
+    "cool": 6,
+    "slice": 6,
+    "use": 6,
+    "open": 4,
+    "close": 2,
+    "examine": 2,
+    "help": 0.2,
+}
+ODD = ("go to nowhere 1", "examine", "take mug 9 from fridge 1", "put x 1 in y 1")
+
+
+def rows() -> list[dict[str, str]]:
+    """Generated games of each type and, where the shared data are there, official ones."""
+    found = []
+    for index, task in enumerate(TaskType):
+        identity, wording, text = generate(0, "train", index, task)
+        found.append({"id": identity, "task": wording, "pddl_problem": text})
+    path = Path(os.environ.get("CRL_SHARED_DATA", ""), "alfworld", "games.jsonl.xz")
+    if path.is_file():
+        with lzma.open(path) as lines:
+            texts = list(lines)
+        found += [json.loads(texts[index]) for index in rng("alfworld-reference").integers(len(texts), size=OFFICIAL)]
+    return found
+
+
+class Original:
+    """A game in TextWorld, named as alfworld names it."""
+
+    def __init__(self, row: dict[str, str], folder: Path) -> None:
+        from alfworld.agents.utils.misc import Demangler
+        from alfworld.info import ALFRED_PDDL_PATH, ALFRED_TWL2_PATH
+        from textworld.envs import PddlEnv
+
+        grammar = Path(ALFRED_TWL2_PATH).read_text().replace("UNKNOWN GOAL", row["task"])
+        game = {"pddl_domain": Path(ALFRED_PDDL_PATH).read_text(), "grammar": grammar, "pddl_problem": row["pddl_problem"]}
+        path = folder / "game.tw-pddl"
+        path.write_text(json.dumps(game))
+        self.env = PddlEnv(textworld.EnvInfos(admissible_commands=True, won=True))
+        self.env.load(str(path))
+        names = Demangler(game_infos=self.env._entity_infos)
+        for info in self.env._entity_infos.values():
+            info.name = names.demangle_alfred_name(info.id)
+
+    def reset(self) -> tuple[str, list[str], bool]:
+        return self._told(self.env.reset())
+
+    def step(self, command: str) -> tuple[str, list[str], bool]:
+        return self._told(self.env.step(command)[0])
+
+    def _told(self, state: Any) -> tuple[str, list[str], bool]:
+        return state.feedback, list(state.admissible_commands), bool(state["won"])
+
+
+def test_the_original_says_the_same(tmp_path: Path) -> None:
+    for row in rows():
+        random = rng("alfworld-reference", row["id"])
+        original, ours = Original(row, tmp_path), Game(read_problem(row["pddl_problem"]))
+        said, possible, won = original.reset()
+        assert f"{ours.opening()}\n\nYour task is to: {row['task']}." == said, row["id"]
+        path: list[str] = []
+        while len(path) < STEPS and not won:
+            weights = [WEIGHTS.get(command.split()[0], 1) for command in possible]
+            command = str(random.choice(possible, p=[weight / sum(weights) for weight in weights]))
+            path.append(str(random.choice(ODD)) if random.random() < 0.05 else command)
+            said, possible, won = original.step(path[-1])
+            assert (ours.do(path[-1]), ours.admissible(), ours.won) == (said, possible, won), f"{row['id']}: {path}"
