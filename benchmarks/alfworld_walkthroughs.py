@@ -42,7 +42,8 @@ def main() -> None:
         rows.append((TaskType(house.goal.task), turns_of_player(house, row["task"])))
     print(f"{len(rows) - len(faults)} of {len(rows)} walkthroughs win; a game is loaded in {1e3 * np.median(loads):.2f} ms")
     print(f"{len(steps) / sum(steps):,.0f} commands a second of processor time, each with the check of the goal\n")
-    print("\n".join(faults))
+    for fault in faults:
+        print(fault)
     suite = Alfworld()
     generated = [
         (suite.house(task).goal.task, turns_of_player(suite.house(task), suite.wording(task)))

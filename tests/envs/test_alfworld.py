@@ -68,6 +68,8 @@ def test_moving_opening_and_carrying_to_the_letter(game: Game) -> None:
     says(
         game,
         """
+        > look
+        You are in the middle of a room. Looking quickly around you, you see nothing.
         > inventory
         You are not carrying anything.
         > go to countertop 1
@@ -97,6 +99,12 @@ def test_moving_opening_and_carrying_to_the_letter(game: Game) -> None:
         """,
     )
     assert game.won
+
+
+def test_help_lists_the_commands(game: Game) -> None:
+    lines = game.do("help").split("\n")
+    assert lines[:2] == ["Available commands:", "  look:                             look around your current location"]
+    assert lines[-2:] == ["  slice (object) with (object):     slice an object using a sharp object", ""]
 
 
 def test_what_the_original_does_that_surprises(game: Game) -> None:

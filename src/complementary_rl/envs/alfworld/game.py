@@ -28,6 +28,8 @@ Available commands:
   slice (object) with (object):     slice an object using a sharp object
 """
 
+_MIDDLE = "You are in the middle of a room. Looking quickly around you, you see"
+
 _COMMAND = re.compile(
     r"(look|inventory|help)"
     r"|(go to|open|close|examine|use) (\S+ \S+)"
@@ -70,7 +72,8 @@ class Game:
 
     def opening(self) -> str:
         """The welcome, with all receptacles of the room; the task is told elsewhere."""
-        return f"-= Welcome to TextWorld, ALFRED! =-\n\n{self._look()}"
+        view = self._look() if self._here() else f"{_MIDDLE} {self._listing(self.house.receptacles)}."
+        return f"-= Welcome to TextWorld, ALFRED! =-\n\n{view}"
 
     def do(self, command: str) -> str:
         """Carry a command out and return what the game says; `NOTHING` where it is no command, or not possible now."""
@@ -208,7 +211,8 @@ class Game:
     def _look(self) -> str:
         here = self._here()
         if not here:
-            return f"You are in the middle of a room. Looking quickly around you, you see {self._listing(self.house.receptacles)}."
+            # Only the opening lists the receptacles: `look` asks the original for those at the very place where one stands.
+            return f"{_MIDDLE} nothing."
         beside = [
             thing
             for thing in sorted(self._objects_at.get(self._place, ()))
