@@ -18,7 +18,7 @@ from complementary_rl.errors import UserError
 @pytest.fixture
 def official(tmp_path: Path) -> Path:
     """A folder as ``alfworld-download`` leaves it: three splits, and games that alfworld leaves out."""
-    root = tmp_path / "json_2.1.1"
+    root = tmp_path / "movable_disk" / "json_2.1.1"
     for split, count in (("train", 3), ("valid_seen", 2), ("valid_unseen", 1)):
         for number in range(count):
             official_game(root / split / "pick_and_place_simple-Mug-None-Cabinet-1" / f"trial_{number}")
@@ -159,11 +159,25 @@ def test_a_broken_line_is_named(tmp_path: Path, broken: object, words: str) -> N
     assert words in str(caught.value)
 
 
-def test_facts_that_do_not_fit_are_told_when_the_game_begins(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fact", "broken", "words"),
+    [
+        ("(inReceptacle Mug_bar_1 ", "(inReceptacle Mug ", r"a fact of its PDDL problem is broken \('mug'\)"),
+        ("(atLocation agent1 loc_bar_0)", "", "where the agent begins"),
+    ],
+)
+def test_broken_facts_are_told_when_the_game_begins(tmp_path: Path, fact: str, broken: str, words: str) -> None:
+    suite = Alfworld(str(lines(tmp_path / "games.jsonl", row(pddl_problem=kitchen().replace(fact, broken)))))
+    with pytest.raises(UserError, match=rf"games\.jsonl, line 1 is not an ALFWorld game: .*{words}"):
+        suite.make_env().reset(suite.tasks("train")[0], 0)
+
+
+def test_a_receptacle_that_is_nowhere_cannot_be_reached(tmp_path: Path) -> None:
     text = kitchen().replace("(receptacleAtLocation Fridge_bar_1 loc_bar_4)", "")
     suite = Alfworld(str(lines(tmp_path / "games.jsonl", row(pddl_problem=text))))
-    with pytest.raises(UserError, match=r"games\.jsonl, line 1 is not an ALFWorld game: its facts do not fit together"):
-        suite.make_env().reset(suite.tasks("train")[0], 0)
+    env = suite.make_env()
+    assert "fridge" not in env.reset(suite.tasks("train")[0], 0)[0]
+    assert env.step("go to fridge 1")[4]["invalid"]
 
 
 def test_places_that_hold_no_games(tmp_path: Path) -> None:

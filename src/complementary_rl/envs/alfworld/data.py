@@ -151,7 +151,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _left_out(path: Path) -> bool:
-    return any("movable" in part or "Sliced" in part for part in path.parts)
+    return "movable" in _identity(path) or "Sliced" in _identity(path)
 
 
 def _identity(path: Path) -> str:

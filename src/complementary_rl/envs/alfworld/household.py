@@ -42,7 +42,6 @@ PLACES: Mapping[str, tuple[str, ...]] = {
         "DeskLamp": "Desk SideTable Dresser Shelf CoffeeTable",
         "DishSponge": "CounterTop DiningTable SinkBasin BathtubBasin Toilet SideTable Shelf Cart GarbageCan Drawer Cabinet",
         "Egg": _FOOD,
-        "FloorLamp": "",
         "Fork": _CUTLERY,
         "Glassbottle": "CounterTop DiningTable SinkBasin Shelf GarbageCan Fridge Cabinet Microwave",
         "HandTowel": "HandTowelHolder CounterTop SinkBasin BathtubBasin Toilet Shelf Cart SideTable Cabinet Drawer GarbageCan",
@@ -89,7 +88,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 _HEATED = {"Apple", "Bread", "Cup", "Egg", "Mug", "Plate", "Potato", "Tomato"}
 _DISHES = {"Bowl", "Cup", "Mug", "Pan", "Plate", "Pot"}
 _TOOLS = {"ButterKnife", "Fork", "Kettle", "Knife", "Ladle", "Spatula", "Spoon"}
-_LAMPS = {"DeskLamp", "FloorLamp"}
+_LAMPS = {"DeskLamp"}
 
 PROPERTIES: Mapping[str, frozenset[str]] = {
     "pickupable": frozenset(PLACES) - _LAMPS,

@@ -78,10 +78,12 @@ def read_problem(text: str) -> House:
     """Parse a problem of the ALFRED domain. Raises ValueError that says what is wrong with it."""
     init, goal = split_problem(text.lower())
     facts = _facts(init)
+    if not facts.get("atlocation"):
+        raise ValueError("its PDDL problem does not say where the agent begins")
     try:
         return _house(facts, read_goal(goal))
     except (KeyError, IndexError) as error:
-        raise ValueError(f"its facts do not fit together: {error}") from error
+        raise ValueError(f"a fact of its PDDL problem is broken ({error})") from error
 
 
 def split_problem(text: str) -> tuple[str, str]:
@@ -133,7 +135,7 @@ def _house(facts: Facts, goal: Goal) -> House:
         objects_at[places.setdefault(where, len(places))].add(number[thing])
     inside: dict[int, set[int]] = {receptacle: set() for receptacle in place_of}
     for thing, where in _pairs(facts, "inreceptacle"):
-        inside[number[where]].add(number[thing])
+        inside.setdefault(number[where], set()).add(number[thing])
     nested: dict[int, list[int]] = defaultdict(list)
     for thing, where in sorted(_pairs(facts, "inreceptacleobject")):
         nested[number[where]].append(number[thing])
