@@ -14,6 +14,7 @@ import pytest
 from complementary_rl.envs.alfworld.game import Game
 from complementary_rl.envs.alfworld.generator import generate
 from complementary_rl.envs.alfworld.pddl import TaskType, read_problem
+from complementary_rl.envs.alfworld.player import Player
 from complementary_rl.seeds import rng
 
 textworld = pytest.importorskip("textworld", reason="needs the extra 'alfworld'")
@@ -83,16 +84,47 @@ class Original:
         return state.feedback, list(state.admissible_commands), bool(state["won"])
 
 
-def test_the_original_says_the_same(tmp_path: Path) -> None:
+class Both:
+    """A game in the original and in our engine at once, which must agree on everything after every command."""
+
+    def __init__(self, row: dict[str, str], folder: Path) -> None:
+        self.original, self.ours = Original(row, folder), Game(read_problem(row["pddl_problem"]))
+        self.path = [row["id"]]
+        self.said, self.possible, self.won = self.original.reset()
+        assert f"{self.ours.opening()}\n\nYour task is to: {row['task']}." == self.said, row["id"]
+
+    def do(self, command: str) -> str:
+        self.path.append(command)
+        told = self.said, self.possible, self.won = self.original.step(command)
+        assert (self.ours.do(command), self.ours.admissible(), self.ours.won) == told, self.path
+        return self.said
+
+
+def test_random_play(tmp_path: Path) -> None:
     for row in rows():
-        random = rng("alfworld-reference", row["id"])
-        original, ours = Original(row, tmp_path), Game(read_problem(row["pddl_problem"]))
-        said, possible, won = original.reset()
-        assert f"{ours.opening()}\n\nYour task is to: {row['task']}." == said, row["id"]
-        path: list[str] = []
-        while len(path) < STEPS and not won:
-            weights = [WEIGHTS.get(command.split()[0], 1) for command in possible]
-            command = str(random.choice(possible, p=[weight / sum(weights) for weight in weights]))
-            path.append(str(random.choice(ODD)) if random.random() < 0.05 else command)
-            said, possible, won = original.step(path[-1])
-            assert (ours.do(path[-1]), ours.admissible(), ours.won) == (said, possible, won), f"{row['id']}: {path}"
+        random, both = rng("alfworld-reference", row["id"]), Both(row, tmp_path)
+        for _ in range(STEPS):
+            weights = [WEIGHTS.get(command.split()[0], 1) for command in both.possible]
+            command = random.choice(both.possible, p=[weight / sum(weights) for weight in weights])
+            both.do(str(random.choice(ODD) if random.random() < 0.05 else command))
+            if both.won:
+                break
+
+
+def test_whole_games(tmp_path: Path) -> None:
+    for row in rows():
+        play_to_the_end(row, tmp_path)
+
+
+def play_to_the_end(row: dict[str, str], folder: Path) -> Both:
+    """The scripted player's game until it wins, with a look at something after each of its commands."""
+    random, both = rng("alfworld-reference", row["id"]), Both(row, folder)
+    commands = Player().play(both.said)
+    command = next(commands)
+    while True:
+        answer = both.do(command)
+        if both.won:
+            return both
+        assert command != "look", both.path
+        both.do(str(random.choice([text for text in both.possible if text.startswith("examine")])))
+        command = commands.send(answer)
