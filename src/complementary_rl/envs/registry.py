@@ -30,6 +30,7 @@ _MINIHACK = "minihack/"
 
 # name → (module, attribute, leading arguments)
 _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "alfworld": ("complementary_rl.envs.alfworld.suite", "Alfworld", ()),
     "frozen-lake": ("complementary_rl.envs.frozen_lake.suite", "FrozenLake", ()),
     "sokoban": ("complementary_rl.envs.sokoban.suite", "Sokoban", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
