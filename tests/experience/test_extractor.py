@@ -20,7 +20,7 @@ def make(
 ) -> Extractor:
     engine = ScriptedEngine(reply, max_context=context)
     settings = ExtractorConfig(sampling=SamplingConfig(max_new_tokens=new_tokens, temperature=0.7), **config)
-    return Extractor(engine, engine.codec, PromptSet.load(settings.prompts), settings, run_seed=5, instructions="")
+    return Extractor(engine, engine.codec, PromptSet.load(settings.prompts), settings, run_seed=5, instructions=lambda task: "")
 
 
 def scripted(extractor: Extractor) -> ScriptedEngine:

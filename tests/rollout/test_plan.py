@@ -4,27 +4,29 @@ from collections import Counter
 
 from helpers.suites import task
 
+from complementary_rl.envs.protocol import Part
 from complementary_rl.rollout.plan import Shown, group_seed, sampling_seed, tasks_for_step
 
 TASKS = [task(number) for number in range(5)]
+ALONE = [Part("count", TASKS)]
 
 
 def test_a_step_draws_the_same_tasks_whenever_it_is_asked() -> None:
-    straight = [tasks_for_step(TASKS, 2, step, run_seed=1) for step in range(10)]
-    assert [tasks_for_step(TASKS, 2, step, run_seed=1) for step in (7, 3)] == [straight[7], straight[3]]
+    straight = [tasks_for_step(ALONE, 2, step, run_seed=1) for step in range(10)]
+    assert [tasks_for_step(ALONE, 2, step, run_seed=1) for step in (7, 3)] == [straight[7], straight[3]]
 
 
 def test_passes_over_all_tasks_are_shuffled_and_complete() -> None:
-    drawn = [t.id for step in range(10) for t in tasks_for_step(TASKS, 2, step, run_seed=1)]
+    drawn = [t.id for step in range(10) for t in tasks_for_step(ALONE, 2, step, run_seed=1)]
     passes = [drawn[start : start + 5] for start in range(0, 20, 5)]
     assert all(len(set(one)) == 5 for one in passes)
     assert len({tuple(one) for one in passes}) > 1
-    other = [t.id for step in range(10) for t in tasks_for_step(TASKS, 2, step, run_seed=2)]
+    other = [t.id for step in range(10) for t in tasks_for_step(ALONE, 2, step, run_seed=2)]
     assert other != drawn
 
 
 def test_more_groups_than_tasks_play_every_task_as_often() -> None:
-    counts = Counter(t.id for t in tasks_for_step(TASKS, 10, 0, run_seed=0))
+    counts = Counter(t.id for t in tasks_for_step(ALONE, 10, 0, run_seed=0))
     assert set(counts.values()) == {2}
 
 

@@ -55,7 +55,6 @@ class Playtest:
         self.step_seconds = 0.0
         self._suite = suite
         self._pool = EnvPool(suite, timeout=timeout, workers=min(len(tasks), _WORKERS))
-        self._vocabulary = _WORD.findall(suite.instructions)
         self._kinds: set[str] = set()
 
     def run(self) -> None:
@@ -75,17 +74,17 @@ class Playtest:
                 self._fault(episode, "reset", result)
             else:
                 episode.opening = result[0]
-        for turn in range(self._suite.max_turns):
-            active = [episode for episode in self.episodes if not (episode.over or episode.failed)]
+        limits = {episode.key: self._suite.max_turns_for(episode.task) for episode in self.episodes}
+        for turn in range(max(limits.values())):
+            active = [e for e in self.episodes if turn < limits[e.key] and not (e.over or e.failed)]
             for episode in active:
                 episode.actions.append(self._action(episode, turn))
             for episode, outcome in zip(active, self._pool.step([(e.key, e.actions[-1]) for e in active]), strict=True):
                 self._record(episode, outcome)
-        unfinished = sum(not (episode.over or episode.failed) for episode in self.episodes)
-        if unfinished:
-            self.notes.append(
-                f"{unfinished} episode(s) still ran after max_turns = {self._suite.max_turns} actions; a run ends them as failures"
-            )
+        unfinished = [limits[episode.key] for episode in self.episodes if not (episode.over or episode.failed)]
+        for limit in sorted(set(unfinished)):
+            count = unfinished.count(limit)
+            self.notes.append(f"{count} episode(s) still ran after max_turns = {limit} actions; a run ends them as failures")
         self._pool.release([episode.key for episode in self.episodes])
 
     def _record(self, episode: Played, outcome: StepResult | EnvironmentFault) -> None:
@@ -127,7 +126,7 @@ class Playtest:
     def _action(self, episode: Played, turn: int) -> str:
         random = rng("check-env", episode.seed, turn)
         observation = str(episode.steps[-1][0]) if episode.steps else episode.opening
-        words = [*self._vocabulary, *_WORD.findall(observation)]
+        words = _WORD.findall(f"{self._suite.instructions_for(episode.task)}\n{observation}")
         if not words or random.random() < _ODD_SHARE:
             return _ODD_ACTIONS[random.integers(len(_ODD_ACTIONS))]
         start = random.integers(len(words))

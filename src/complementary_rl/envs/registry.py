@@ -24,6 +24,7 @@ ENTRY_POINT_GROUP = "complementary_rl.suites"
 
 # name → (module, attribute, leading arguments)
 _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "mixture": ("complementary_rl.envs.mixture", "Mixture", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
     **{f"minihack/{level}": ("complementary_rl.envs.minihack.suite", "MiniHackLevels", (level,)) for level in LEVELS},
 }
