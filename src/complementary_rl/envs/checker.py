@@ -129,22 +129,21 @@ def _task_problems(split: Split, tasks: Sequence[object]) -> list[str]:
 
 
 def _rule_problems(suite: Suite, split: Split, tasks: Sequence[Task]) -> list[str]:
-    """What is wrong with what the suite says about single tasks, each kind of problem once."""
-    problems = {}
+    """What is wrong with what the suite says of single tasks; of each kind of problem the first."""
+    problems: dict[str, str] = {}
     parts = {task.id: part.name for part in suite.parts(split) for task in part.tasks}
     for task in tasks:
         instructions: object = suite.instructions_for(task)
         max_turns: object = suite.max_turns_for(task)
+        part = suite.part_of(task)
         if not isinstance(instructions, str):
-            problems["instructions"] = f"instructions_for({task.id!r}) must be text, not {type(instructions).__name__}"
+            problems.setdefault("rules", f"instructions_for({task.id!r}) must be text, not {type(instructions).__name__}")
         if not isinstance(max_turns, int) or max_turns < 1:
-            problems["max_turns"] = f"max_turns_for({task.id!r}) must be a whole number of at least 1, not {max_turns!r}"
-        if suite.part_of(task) != parts.pop(task.id, None):
-            problems["parts"] = (
-                f"part_of({task.id!r}) is {suite.part_of(task)!r}, but parts({split!r}) has it elsewhere, or not at all"
-            )
+            problems.setdefault("limit", f"max_turns_for({task.id!r}) must be a whole number of at least 1, not {max_turns!r}")
+        if parts.pop(task.id, None) != part:
+            problems.setdefault("part", f"part_of({task.id!r}) is {part!r}, but parts({split!r}) has it elsewhere, or not at all")
     if parts:
-        problems["parts"] = f"parts({split!r}) has the task {next(iter(parts))!r}, which tasks({split!r}) has not"
+        problems.setdefault("part", f"parts({split!r}) has the task {next(iter(parts))!r}, which tasks({split!r}) has not")
     return list(problems.values())
 
 
