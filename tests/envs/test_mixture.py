@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from helpers.suites import CountEnv, CountSuite, hang, task
 
+from complementary_rl.config_file import load_config
+from complementary_rl.configs import find_config
 from complementary_rl.envs import mixture as module
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.mixture import Mixture
@@ -145,6 +147,12 @@ def test_the_check_finds_parts_and_rules_that_do_not_hold_together() -> None:
         assert words in problems
 
 
+def test_the_shipped_mixture_is_one() -> None:
+    env = load_config(find_config("mixture-rooms")).env
+    parts = make_suite(env.suite, **env.options).parts("heldout")
+    assert [(part.name, len(part.tasks)) for part in parts] == [("large", 16), ("small", 16)]
+
+
 # --- many at once -------------------------------------------------------------------------------------------------------------------
 
 
@@ -173,9 +181,8 @@ def test_a_part_that_hangs_costs_the_others_one_time_limit(monkeypatch: pytest.M
     good, bad, *_ = suite.tasks("train")
     pool = EnvPool(suite, timeout=0.3, workers=2)
     start = time.monotonic()
-    outcomes = pool.reset([*((f"bad{i}", bad, i) for i in range(9)), *((f"good{i}", good, i) for i in range(9))])
-    assert time.monotonic() - start < 1.2, "and not five of them"
-    faults = [outcome.kind for outcome in outcomes if isinstance(outcome, EnvironmentFault)]
-    assert faults == ["hung", "hung", *["not_tried"] * 7]
-    assert all(isinstance(outcome, tuple) for outcome in outcomes[9:])
+    outcomes = pool.reset([*((f"bad{i}", bad, i) for i in range(20)), *((f"good{i}", good, i) for i in range(9))])
+    assert time.monotonic() - start < 1.5, "and not ten of them"
+    assert all(isinstance(outcome, EnvironmentFault) for outcome in outcomes[:20])
+    assert all(isinstance(outcome, tuple) for outcome in outcomes[20:])
     pool.close()

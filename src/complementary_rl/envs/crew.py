@@ -101,7 +101,7 @@ class _Batch(Generic[T]):
         return max(oldest + timeout - monotonic(), _GRACE)
 
     def give_up(self, timeout: float) -> "list[_Worker]":
-        """Settle the overdue jobs as hung; returns the workers that are stuck in them."""
+        """Settle the overdue jobs as hung, and those of a hopeless kind with them; returns the workers that are stuck in them."""
         with self._lock:
             now = monotonic()
             stuck = [worker for worker, (_, started) in self._running.items() if now - started >= timeout]
@@ -109,13 +109,20 @@ class _Batch(Generic[T]):
                 index, _ = self._running.pop(worker)
                 self._hung[self._kinds[index]] += 1
                 self._settle(index, EnvironmentFault("hung", f"no answer within {timeout:g} s"))
-            for index in [index for index in self._waiting if self._is_hopeless(self._kinds[index])]:
+            # Those that took the places of the first to hang have begun a moment ago and would cost the whole time limit again.
+            begun = [worker for worker, (index, _) in self._running.items() if self._is_hopeless(index)]
+            for worker in begun:
+                self._settle(
+                    self._running.pop(worker)[0],
+                    EnvironmentFault("hung", f"given up with others that gave no answer within {timeout:g} s"),
+                )
+            for index in [index for index in self._waiting if self._is_hopeless(index)]:
                 self._waiting.remove(index)
-                tried = self._hung[self._kinds[index]]
-                self._settle(index, EnvironmentFault("not_tried", f"the {tried} before it gave no answer within {timeout:g} s"))
-        return stuck
+                self._settle(index, EnvironmentFault("not_tried", f"others before it gave no answer within {timeout:g} s"))
+        return stuck + begun
 
-    def _is_hopeless(self, kind: str) -> bool:
+    def _is_hopeless(self, index: int) -> bool:
+        kind = self._kinds[index]
         return self._hung[kind] >= self._most_hung and kind not in self._answered
 
     def cancel(self) -> None:
