@@ -46,17 +46,18 @@ class EnvConfig(Section):
     suite: str = "minihack/dark-rooms"
     """Registered suite name, or `module:attribute` of your own `Suite` subclass (see `crl envs ls`)."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Keyword arguments of the suite, such as `rooms = 16`: texts, finite numbers, booleans, lists and tables of these."""
+    """Keyword arguments of the suite, such as `rooms = 16`: texts, finite numbers, booleans, lists and tables of these. Those
+    of `mixture` are in docs/environments.md."""
     groups_per_step: int = Field(8, ge=1)
-    """Groups (tasks) per actor step."""
+    """Groups (tasks) per actor step; a mixture deals them to its parts by weight."""
     group_size: int = Field(8, ge=1)
     """K, rollouts per group; even when the group is split in a guided and a free half."""
     max_turns: int | None = Field(None, ge=1)
-    """Turn limit; None takes the suite's."""
+    """Turn limit; None takes that of each task."""
     step_timeout: float = Field(30.0, gt=0)
     """Seconds one reset or step may take before its episode is given up."""
     fault_budget: int = Field(64, ge=0)
-    """Episodes that may be lost to environment faults in a run before it stops."""
+    """Episodes that may be lost to environment faults in a run before it stops; in a mixture, of each part before it sits out."""
 
 
 class SamplingConfig(Section):

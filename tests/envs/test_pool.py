@@ -133,9 +133,13 @@ def test_a_hung_environment_costs_one_timeout_and_only_its_own_episode() -> None
 
 def test_more_hung_jobs_than_workers_all_end() -> None:
     pool = pool_of(breaking_on("hang", hang), timeout=0.1, workers=2)
-    pool.reset([(f"e{i}", task(i), 0) for i in range(5)])
-    outcomes = pool.step([(f"e{i}", "hang") for i in range(5)])
-    assert [outcome.kind for outcome in outcomes if isinstance(outcome, EnvironmentFault)] == ["hung"] * 5
+    pool.reset([(f"e{i}", task(i), 0) for i in range(24)])
+    start = time.monotonic()
+    outcomes = pool.step([(f"e{i}", "hang") for i in range(24)])
+    assert time.monotonic() - start < 0.8, "one time limit and not twelve"
+    kinds = [outcome.kind for outcome in outcomes if isinstance(outcome, EnvironmentFault)]
+    assert kinds[:2] == ["hung", "hung"]
+    assert kinds[4:] == ["not_tried"] * 20, "threads that were replaced may have begun one more each"
     pool.close()
 
 

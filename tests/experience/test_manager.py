@@ -29,7 +29,7 @@ class World:
         self.engine = ScriptedEngine(reply, max_context=context)
         self.bank = open_bank(path, **self.config.bank.model_dump(include={"junk_filter"}))
         codec, prompts = self.engine.codec, PromptSet.load("compact")
-        reader = Extractor(self.engine, codec, prompts, self.config.extractor, run_seed=0, instructions="")
+        reader = Extractor(self.engine, codec, prompts, self.config.extractor, run_seed=0, instructions=lambda task: "")
         self.manager = ExperienceManager(self.bank, reader, self.config, judge=judge)
 
     def read(self, *episodes: Trajectory) -> None:

@@ -83,10 +83,17 @@ class Parity(Suite):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         numbers = range(2) if split == "train" else range(2, 2 + self.heldout)
-        return [Task(f"parity/{n}", self.name, f"Find the exit of room {n}.", n, split, f"parity/{n}") for n in numbers]
+        return [Task(f"{self.name}/{n}", self.name, f"Find the exit of room {n}.", n, split, f"{self.name}/{n}") for n in numbers]
 
     def make_env(self) -> "ParityEnv":
         return ParityEnv(self)
+
+
+class Oddity(Parity):
+    """The same game under another name and other rules."""
+
+    name = "oddity"
+    instructions = "Say a word of odd length."
 
 
 class ParityEnv:
@@ -115,6 +122,15 @@ class ParityEnv:
 
     def close(self) -> None:
         pass
+
+
+def mixture_config(directory: Path, oddity: str = "", *overrides: str) -> Config:
+    """A tiny run on a mixture of `Parity`, which gets two groups of three, and `Oddity`, whose options are TOML."""
+    first = "{suite = 'helpers.runs:Parity', weight = 2}"
+    second = f"{{suite = 'helpers.runs:Oddity', options = {{{oddity}}}}}"
+    suites = f"{{parity = {first}, oddity = {second}}}"
+    options = ("env.suite=mixture", f"env.options={{suites = {suites}}}", "env.groups_per_step=3", "merge.interval=3")
+    return tiny_config(directory, *options, *overrides)
 
 
 def parity_config(directory: Path, *overrides: str) -> Config:

@@ -40,7 +40,7 @@ def run_config(run: Path) -> Config:
 
 
 def run_eval(run: Path, arguments: list[str]) -> None:
-    """Evaluate the newest checkpoint; prints a line per arm and leaves the run as it was."""
+    """Evaluate the newest checkpoint; prints a line per arm, and per part of a mixture, and leaves the run as it was."""
     from complementary_rl.training.evaluation import arm_estimates
     from complementary_rl.training.run import evaluate_run
 
@@ -51,10 +51,11 @@ def run_eval(run: Path, arguments: list[str]) -> None:
     base = run_config(run)
     config = load_config(run / "config.toml", [f"run.dir={run.as_posix()!r}", *overrides])
     result = asyncio.run(evaluate_run(base, config.eval))
-    for arm, episodes in result.episodes.items():
-        estimates = arm_estimates(episodes, base.run.seed)
-        parts = [f"{name} {estimate.text('.3f')}" for name, estimate in estimates.items()]
-        say(f"{arm:<9} {'  '.join(parts)}  n={len(episodes)}")
+    for part, arms in {"": result.episodes, **result.parts}.items():
+        for arm, episodes in arms.items():
+            estimates = arm_estimates(episodes, base.run.seed)
+            told = [f"{name} {estimate.text('.3f')}" for name, estimate in estimates.items()]
+            say(f"{arm:<9} {'  '.join(told)}  n={len(episodes)}{f'  {part}' if part else ''}")
 
 
 def run_export(run: Path, output: Path) -> None:

@@ -77,17 +77,17 @@ class Playtest:
             else:
                 episode.opening = result[0]
                 self._offer(episode, result[1])
-        for turn in range(self._suite.max_turns):
-            active = [episode for episode in self.episodes if not (episode.over or episode.failed)]
+        limits = {episode.key: self._suite.max_turns_for(episode.task) for episode in self.episodes}
+        for turn in range(max(limits.values())):
+            active = [e for e in self.episodes if turn < limits[e.key] and not (e.over or e.failed)]
             for episode in active:
                 episode.actions.append(self._action(episode, turn))
             for episode, outcome in zip(active, self._pool.step([(e.key, e.actions[-1]) for e in active]), strict=True):
                 self._record(episode, outcome)
-        unfinished = sum(not (episode.over or episode.failed) for episode in self.episodes)
-        if unfinished:
-            self.notes.append(
-                f"{unfinished} episode(s) still ran after max_turns = {self._suite.max_turns} actions; a run ends them as failures"
-            )
+        unfinished = [limits[episode.key] for episode in self.episodes if not (episode.over or episode.failed)]
+        for limit in sorted(set(unfinished)):
+            count = unfinished.count(limit)
+            self.notes.append(f"{count} episode(s) still ran after max_turns = {limit} actions; a run ends them as failures")
         self._pool.release([episode.key for episode in self.episodes])
 
     def _record(self, episode: Played, outcome: StepResult | EnvironmentFault) -> None:
@@ -130,7 +130,7 @@ class Playtest:
         draw = random.random()
         if episode.offered and draw < _OFFERED_SHARE:
             return episode.offered[random.integers(len(episode.offered))]
-        words = "" if draw > 1 - _ODD_SHARE else babble(random, self._suite.instructions, observation)
+        words = "" if draw > 1 - _ODD_SHARE else babble(random, self._suite.instructions_for(episode.task), observation)
         return words or _ODD_ACTIONS[random.integers(len(_ODD_ACTIONS))]
 
     def _offer(self, episode: Played, info: dict[str, Any]) -> None:

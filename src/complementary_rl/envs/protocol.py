@@ -5,6 +5,7 @@ A *suite* names a family of tasks (train and held-out, disjoint) and makes envir
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from complementary_rl.types import Split, Task
@@ -39,6 +40,18 @@ class TextEnv(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tasks that are dealt, measured and, when their environments fail, set aside together.
+
+    `weight` is the part's share of a step's groups in relation to the other parts of the suite.
+    """
+
+    name: str
+    tasks: Sequence[Task]
+    weight: float = 1.0
+
+
 class Suite(ABC):
     """A family of tasks that share rules. Subclass it, or build one with the class attributes below."""
 
@@ -58,6 +71,22 @@ class Suite(ABC):
     @abstractmethod
     def make_env(self) -> TextEnv:
         """A new environment that can play every task of the suite."""
+
+    def instructions_for(self, task: Task) -> str:
+        """The rules of one task."""
+        return self.instructions
+
+    def max_turns_for(self, task: Task) -> int:
+        """The most actions in an episode of one task."""
+        return self.max_turns
+
+    def parts(self, split: Split) -> Sequence[Part]:
+        """The tasks of a split in the parts that take turns, each task in one part; a suite is a single part unless it says otherwise."""
+        return (Part(self.name, self.tasks(split)),)
+
+    def part_of(self, task: Task) -> str:
+        """The name of the part a task belongs to."""
+        return self.name
 
     def judge_entry(self, task: Task, text: str) -> bool | None:
         """Whether an entry is true and useful for `task`, where the suite can know; None where it cannot.

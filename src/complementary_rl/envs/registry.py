@@ -20,7 +20,7 @@ from typing import Any
 from complementary_rl.config import EnvConfig
 from complementary_rl.envs.crew import what_was_raised
 from complementary_rl.envs.minihack.levels import LEVELS
-from complementary_rl.envs.protocol import Suite
+from complementary_rl.envs.protocol import Part, Suite
 from complementary_rl.errors import UserError
 from complementary_rl.types import Split, Task
 
@@ -32,6 +32,7 @@ _MINIHACK = "minihack/"
 _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "alfworld": ("complementary_rl.envs.alfworld.suite", "Alfworld", ()),
     "frozen-lake": ("complementary_rl.envs.frozen_lake.suite", "FrozenLake", ()),
+    "mixture": ("complementary_rl.envs.mixture", "Mixture", ()),
     "sokoban": ("complementary_rl.envs.sokoban.suite", "Sokoban", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
     "webshop": ("complementary_rl.envs.webshop.suite", "WebShop", ()),
@@ -75,6 +76,12 @@ def tasks_of(suite: Suite, split: Split) -> list[Task]:
     """All tasks of a split. Raises UserError when the suite raises."""
     with _own_errors(getattr(suite, "name", type(suite).__name__), f"tasks({split!r})"):
         return list(suite.tasks(split))
+
+
+def parts_of(suite: Suite, split: Split) -> list[Part]:
+    """The parts of a split. Raises UserError when the suite raises."""
+    with _own_errors(getattr(suite, "name", type(suite).__name__), f"tasks({split!r})"):
+        return list(suite.parts(split))
 
 
 def _find(name: str) -> Callable[..., Any]:

@@ -15,9 +15,9 @@ from complementary_rl import __version__
 from complementary_rl.errors import InfrastructureError
 from complementary_rl.readable import shortened
 from complementary_rl.report.bankview import MOST_CHARACTERS, EntryView, bank_facts, failed_entries, top_entries
-from complementary_rl.report.curves import Picture, bank_pictures, extractor_pictures, training_pictures
+from complementary_rl.report.curves import Picture, bank_pictures, extractor_pictures, part_pictures, training_pictures
 from complementary_rl.report.episodes import EpisodeView, chosen_episodes
-from complementary_rl.report.findings import differences, evaluation_rows, reward_differs, sentence, tiles
+from complementary_rl.report.findings import differences, evaluation_rows, part_rows, reward_differs, sentence, tiles
 from complementary_rl.report.rundir import RunData, find_runs, read_run, read_summary
 from complementary_rl.report.summary import FILE as SUMMARY
 from complementary_rl.report.summary import MethodSummary, RunSummary, combined_summary
@@ -101,7 +101,9 @@ def render_report(directory: Path) -> str:
         tiles=tiles(summary, runs),
         differences=differences(summary),
         training=training_pictures(runs),
+        part_curves=part_pictures(runs),
         evaluation=evaluation_rows(summary) if summary is not None else [],
+        part_evaluation=part_rows(summary) if summary is not None else {},
         rewards=summary is not None and reward_differs(summary),
         runs=views,
         origin=_side_by_side([view.origin for view in views]),

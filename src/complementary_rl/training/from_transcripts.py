@@ -55,14 +55,15 @@ class Filing:
         transcript = read.transcript
         goal = transcript.task.description
         known = self._train.get(goal)
-        if known is None:
+        if self.suite is None or known is None:
             if goal in self._held_out:
                 return RefusedLine(read.number, f"its goal is that of the held-out task {self._held_out[goal].id}")
             return read
         if not read.scoped:
             transcript = replace(transcript, task=replace(transcript.task, env=known.env, scope=known.scope))
-        # Rules of its own, or else those of the suite whose task it is.
-        return replace(read, transcript=replace(transcript, instructions=transcript.instructions or None))
+        # Rules of its own, or else those of the task whose goal it has.
+        rules = transcript.instructions or self.suite.instructions_for(known)
+        return replace(read, transcript=replace(transcript, instructions=rules))
 
 
 @dataclass
@@ -130,7 +131,8 @@ async def distil_transcripts(
 
         torch.set_num_threads(config.run.threads)
     embedder = make_embedder(config.bank.embedder)
-    engine, extractor = open_extractor(config, "" if filing.suite is None else filing.suite.instructions)
+    # The rules are in the transcripts: see `Filing.file`.
+    engine, extractor = open_extractor(config, lambda task: "")
     try:
         _make_directory(bank_path.parent)
         with Bank.open(bank_path, config.bank, embedder, run_id=None, retrieval=config.retrieval) as bank:
