@@ -23,7 +23,12 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {
     "few": {
         "baseline": ("run.method=baseline",),
         "baseline, half the episodes": ("run.method=baseline", "env.group_size=4"),
-        "baseline + imitation": ("run.method=baseline", DISTILLATION, "self_distillation.source=own"),
+        "baseline + imitation": (
+            "run.method=baseline",
+            DISTILLATION,
+            "self_distillation.source=own",
+            "self_distillation.coefficient=0.3",
+        ),
         "static_online": ("run.method=static_online",),
         "complementary": ("run.method=complementary",),
         "complementary + self-distillation": ("run.method=complementary", DISTILLATION),
