@@ -70,7 +70,7 @@ def success(suite: Suite, env: TextEnv, rounds: list[list[tuple[Task, int]]], *,
 
 
 def player(suite: Suite, task: Task, seed: int, *, expert: bool) -> Player:
-    return expert_player(suite, task, seed) if expert else random_player(suite, seed)
+    return expert_player(suite, task, seed) if expert else random_player(suite, task, seed)
 
 
 @dataclass

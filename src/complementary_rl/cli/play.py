@@ -32,12 +32,13 @@ def play(name: str | None, arguments: list[str], *, task: str | None, split: str
     shown = policy == "hand" or episodes == 1
     env = suite.make_env()
     wins = played = 0
+    rules = ""
     try:
         for episode in range(episodes):
             chosen, episode_seed = tasks[episode % len(tasks)], seed + episode
             terminal.title(f"{chosen.id}, seed {episode_seed}: {chosen.description}")
-            if shown and episode == 0:
-                terminal.say(suite.instructions)
+            if shown and suite.instructions_for(chosen) != rules:
+                terminal.say(rules := suite.instructions_for(chosen))
             player = _player(policy, suite, chosen, episode_seed, terminal)
             watch = terminal.say if shown else _ignore
             outcome = play_episode(suite, env, chosen, episode_seed, terminal.echoing(player) if shown else player, watch)
@@ -110,13 +111,13 @@ class Terminal:
 class _Hand:
     """A person, or a script that stands in for one."""
 
-    def __init__(self, suite: Suite, terminal: Terminal) -> None:
-        self._suite = suite
+    def __init__(self, rules: str, terminal: Terminal) -> None:
+        self._rules = rules
         self._terminal = terminal
 
     def __call__(self, observation: str, offered: Sequence[str]) -> str | None:
         while (line := self._terminal.ask()) is not None and line.strip() == "?":
-            self._terminal.say(self._suite.instructions)
+            self._terminal.say(self._rules)
             if offered:
                 self._terminal.say("Some actions: " + "; ".join(offered))
         return line
@@ -124,8 +125,8 @@ class _Hand:
 
 def _player(policy: str, suite: Suite, task: Task, seed: int, terminal: Terminal) -> Player:
     if policy == "hand":
-        return _Hand(suite, terminal)
-    return expert_player(suite, task, seed) if policy == "expert" else random_player(suite, seed)
+        return _Hand(suite.instructions_for(task), terminal)
+    return expert_player(suite, task, seed) if policy == "expert" else random_player(suite, task, seed)
 
 
 def _tasks(suite: Suite, split: str, wanted: str | None) -> Sequence[Task]:
@@ -145,7 +146,7 @@ def _split(text: str) -> Split:
 
 
 def _sentence(outcome: Outcome) -> str:
-    how = {"turns": "the suite's turn limit", "left": "left"}.get(outcome.stop, outcome.stop)
+    how = {"turns": "the turn limit", "left": "left"}.get(outcome.stop, outcome.stop)
     solved = "solved" if outcome.success else "not solved"
     return f"{solved} after {outcome.actions} action{'' if outcome.actions == 1 else 's'} ({how}), reward {outcome.reward:g}"
 

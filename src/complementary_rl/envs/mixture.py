@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 
-from complementary_rl.envs.protocol import Part, StepResult, Suite, TextEnv
-from complementary_rl.envs.registry import make_suite
+from complementary_rl.envs.protocol import Part, Policy, StepResult, Suite, TextEnv
+from complementary_rl.envs.registry import make_suite, tasks_of
 from complementary_rl.errors import UserError
 from complementary_rl.types import UNNAMED_SCOPE, Split, Task
 
@@ -62,6 +62,7 @@ class Mixture(Suite):
                         f"{_PATH}: the parts {other!r} and {name!r} both have the task {task.id!r}; "
                         "give them options (such as another seed) that leave them no task in common"
                     )
+        self.needs = ", ".join(dict.fromkeys(member.suite.needs for member in self._members.values() if member.suite.needs))
         self.max_turns = max(member.suite.max_turns for member in self._members.values())
 
     def tasks(self, split: Split) -> Sequence[Task]:
@@ -89,6 +90,9 @@ class Mixture(Suite):
 
     def judge_entry(self, task: Task, text: str) -> bool | None:
         return self.suite_of(task).judge_entry(task, text)
+
+    def expert(self, task: Task, seed: int) -> Policy | None:
+        return self.suite_of(task).expert(task, seed)
 
     def make_env(self) -> "MixtureEnv":
         return MixtureEnv(self)
@@ -140,7 +144,7 @@ def _member(name: str, settings: object) -> _Member:
         raise UserError(f"{path}: {error}") from error
     if len(suite.parts("train")) > 1:
         raise UserError(f"{path}: {suite.name!r} has several parts itself; name its suites here instead")
-    tasks = {split: [_scoped(task, name) for task in suite.tasks(split)] for split in _SPLITS}
+    tasks = {split: [_scoped(task, name) for task in tasks_of(suite, split)] for split in _SPLITS}
     return _Member(suite, float(weight), tasks)
 
 

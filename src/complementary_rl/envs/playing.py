@@ -1,12 +1,12 @@
 """One episode by anyone: a person, an expert, chance. What `crl envs play` and the benchmarks share."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from complementary_rl.envs.protocol import Suite, TextEnv
+from complementary_rl.envs.protocol import Policy, Suite, TextEnv
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import rng
 from complementary_rl.types import Task
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W_][\w-]*")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an episode went. `stop`: "terminated" | "truncated" (environment), "turns" (the suite's limit), "left" (the player)."""
+    """How an episode went. `stop`: "terminated" | "truncated" (environment), "turns" (the task's limit), "left" (the player)."""
 
     success: bool
     reward: float
@@ -35,7 +35,8 @@ def play_episode(
     observation, info = env.reset(task, seed)
     watch(observation)
     offered, total = info.get("actions", ()), 0.0
-    for actions in range(suite.max_turns):
+    limit = suite.max_turns_for(task)
+    for actions in range(limit):
         action = player(observation, offered)
         if action is None:
             return Outcome(False, total, actions, "left")
@@ -44,7 +45,7 @@ def play_episode(
         offered, total = info.get("actions", offered), total + reward
         if terminated or truncated:
             return Outcome(bool(info["success"]), total, actions + 1, "terminated" if terminated else "truncated")
-    return Outcome(False, total, suite.max_turns, "turns")
+    return Outcome(False, total, limit, "turns")
 
 
 def expert_player(suite: Suite, task: Task, seed: int) -> Player:
@@ -56,12 +57,28 @@ def expert_player(suite: Suite, task: Task, seed: int) -> Player:
     return lambda observation, offered: known(observation)
 
 
-def random_player(suite: Suite, seed: int) -> Player:
+def scripted(script: Callable[[str], Generator[str, str, None]]) -> Policy:
+    """The policy of a script: a generator that is given the opening, yields actions, is sent what each led to, and gives up by ending."""
+    acting: list[Generator[str, str, None]] = []
+
+    def act(observation: str) -> str | None:
+        try:
+            if acting:
+                return acting[0].send(observation)
+            acting.append(script(observation))
+            return next(acting[0])
+        except StopIteration:
+            return None
+
+    return act
+
+
+def random_player(suite: Suite, task: Task, seed: int) -> Player:
     """Chance: one of ``info["actions"]``, or where an environment does not give them, words of the rules and the observation."""
-    random = rng("random-player", seed)
+    random, rules = rng("random-player", seed), suite.instructions_for(task)
 
     def act(observation: str, offered: Sequence[str]) -> str:
-        return offered[int(random.integers(len(offered)))] if len(offered) else babble(random, suite.instructions, observation)
+        return offered[int(random.integers(len(offered)))] if len(offered) else babble(random, rules, observation)
 
     return act
 

@@ -12,8 +12,9 @@ from complementary_rl.types import Split, Task
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 
-Policy = Callable[[str], str]
-"""Plays one episode: given an observation, the next action. It may remember what it saw; a new episode needs a new one."""
+Policy = Callable[[str], str | None]
+"""Plays one episode: given an observation, the next action, or None when it gives up. It may remember what it saw; a new episode needs a
+new one."""
 
 
 class TextEnv(Protocol):
@@ -96,7 +97,7 @@ class Suite(ABC):
         return None
 
     def expert(self, task: Task, seed: int) -> Policy | None:
-        """A policy that solves the episode of `(task, seed)`, or nearly always does; None where the suite knows none.
+        """A policy that plays the episode of `(task, seed)` as well as the suite knows how; None where it knows none.
 
         For benchmarks and demonstrations. It may know what no actor can see, and is asked once per observation, the opening one first.
         """

@@ -108,7 +108,7 @@ class AnyText(gymnasium.spaces.Text):
 class AsGymnasium(gymnasium.Env[str, str]):
     """A suite's split as one Gymnasium environment; text in, text out.
 
-    `reset` draws a task, or takes ``options={"task": ID}``; its info holds the task's id and description and the suite's instructions,
+    `reset` draws a task, or takes ``options={"task": ID}``; its info holds the task's id, description and instructions,
     which the opening observation does not repeat. Raises UserError for a task that the split does not have.
     """
 
@@ -127,13 +127,15 @@ class AsGymnasium(gymnasium.Env[str, str]):
             raise UserError(f"{self._suite.name} has no task {wanted!r} in this split; it has {len(ids)}, such as {ids[0]!r}")
         task = self._tasks[wanted]
         observation, info = self._env.reset(task, int(self.np_random.integers(2**62)))
-        self._turns = 0
-        return observation, {**info, "task": task.id, "description": task.description, "instructions": self._suite.instructions}
+        self._turns, self._limit = 0, self._suite.max_turns_for(task)
+        about = {"task": task.id, "description": task.description, "instructions": self._suite.instructions_for(task)}
+        return observation, {**info, **about}
 
     def step(self, action: str) -> StepResult:
         self._turns += 1
         observation, reward, terminated, truncated, info = self._env.step(action.strip())
-        return observation, reward, terminated, truncated or (self._turns >= self._suite.max_turns and not terminated), info
+        out_of_turns = self._turns >= self._limit and not terminated
+        return observation, reward, terminated, truncated or out_of_turns, {"success": False, **info}
 
     def close(self) -> None:
         self._env.close()

@@ -10,7 +10,9 @@ from complementary_rl.envs.alfworld.game import NOTHING, Game
 from complementary_rl.envs.alfworld.generator import generate
 from complementary_rl.envs.alfworld.pddl import House, TaskType
 from complementary_rl.envs.alfworld.phrases import KINDS
-from complementary_rl.envs.protocol import StepResult, Suite
+from complementary_rl.envs.alfworld.player import Player, understand
+from complementary_rl.envs.playing import scripted
+from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed, rng
 from complementary_rl.types import Split, Task
@@ -34,6 +36,7 @@ Answer with exactly one command:
 
 _MOVE = re.compile(r"move (.+) to (.+)")
 _KEPT_HOUSES = 256
+_HINT = "\n\nYou can: "
 
 
 class Alfworld(Suite):
@@ -87,6 +90,15 @@ class Alfworld(Suite):
     def make_env(self) -> "AlfworldEnv":
         return AlfworldEnv(self)
 
+    def expert(self, task: Task, seed: int) -> Policy | None:
+        """The scripted player, which knows no more than the game says; None for a task that is not said in ALFWorld's own words."""
+        try:
+            understand(self.wording(task))
+        except ValueError:
+            return None
+        player = scripted(Player().play)
+        return lambda observation: player(observation.partition(_HINT)[0])
+
     def house(self, task: Task) -> House:
         """The room of a task. Raises UserError if the task is not of this suite or its file is broken."""
         if task.id not in self._problems:
@@ -116,15 +128,18 @@ class AlfworldEnv:
         # Nothing is left to chance: the task is the whole game.
         self._game = Game(self._suite.house(task))
         self._turns = 0
-        return self._tell(f"{self._game.opening()}\n\nYour task is to: {self._suite.wording(task)}."), {}
+        possible = self.admissible()
+        opening = f"{self._game.opening()}\n\nYour task is to: {self._suite.wording(task)}."
+        return self._tell(opening, possible), {"actions": possible}
 
     def step(self, action: str) -> StepResult:
         assert self._game is not None, "step before reset"
         self._turns += 1
         feedback = self._game.do(_normal(action))
         won = self._game.won
-        info = {"success": won, "invalid": feedback == NOTHING}
-        return self._tell(feedback), float(won), won, not won and self._turns >= self._suite.max_turns, info
+        possible = self.admissible()
+        info = {"success": won, "invalid": feedback == NOTHING, "actions": possible}
+        return self._tell(feedback, possible), float(won), won, not won and self._turns >= self._suite.max_turns, info
 
     def admissible(self) -> list[str]:
         """What can be done now, sorted, in the suite's dialect."""
@@ -135,11 +150,11 @@ class AlfworldEnv:
     def close(self) -> None:
         self._game = None
 
-    def _tell(self, text: str) -> str:
+    def _tell(self, text: str, possible: Sequence[str]) -> str:
         if self._suite.dialect == "put":
             text = re.sub(r"^You move the (.+) to the (.+)\.$", r"You put the \1 in/on the \2.", text)
             text = text.replace("  move (object) to (receptacle):  ", "  put (object) in/on (receptacle):  ")
-        return f"{text}\n\nYou can: {', '.join(self.admissible())}." if self._suite.admissible else text
+        return f"{text}{_HINT}{', '.join(possible)}." if self._suite.admissible else text
 
 
 def _normal(action: str) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from complementary_rl.envs.protocol import StepResult, Suite
+from complementary_rl.envs.playing import scripted
+from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.envs.webshop.generated import generate_products
 from complementary_rl.envs.webshop.goals import (
     draw,
@@ -16,6 +17,7 @@ from complementary_rl.envs.webshop.goals import (
 )
 from complementary_rl.envs.webshop.official import load_products
 from complementary_rl.envs.webshop.reward import Goal
+from complementary_rl.envs.webshop.shoppers import careful_shopper
 from complementary_rl.envs.webshop.site import Shop, Visit
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed
@@ -109,6 +111,10 @@ class WebShop(Suite):
     def make_env(self) -> "WebShopEnv":
         return WebShopEnv(self)
 
+    def expert(self, task: Task, seed: int) -> Policy | None:
+        """The careful shopper, who reads what an actor reads and is often wrong; None without `show_actions`, which it needs."""
+        return scripted(lambda opening: careful_shopper(task.description)) if self.show_actions else None
+
     def goal(self, task: Task) -> Goal:
         """What a task asks for. Raises UserError if the task is not of this suite."""
         goal = self._goals[task.split].get(task.id)
@@ -125,19 +131,21 @@ class WebShopEnv:
         self._turns = 0
         self._invalid = 0
         self._visit: Visit
+        self._instruction = ""
 
     def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:
-        self._visit = Visit(self._suite.shop, self._suite.goal(task))
+        goal = self._suite.goal(task)
+        self._visit, self._instruction = Visit(self._suite.shop, goal), goal.instruction
         self._turns = self._invalid = 0
-        return self._observation(), {}
+        return self._observation(), {"actions": self._actions()}
 
     def step(self, action: str) -> StepResult:
-        """Do `action`. ``info`` has success (everything fits: score 1), score (0 until something is bought) and invalid_actions."""
+        """Do `action`. ``info`` has success (everything fits: score 1), score (0 until something is bought), invalid_actions, actions."""
         self._turns += 1
         understood = self._perform(action)
         self._invalid += not understood
         score = self._visit.score
-        info = {"success": score == 1, "score": score or 0.0, "invalid_actions": self._invalid}
+        info = {"success": score == 1, "score": score or 0.0, "invalid_actions": self._invalid, "actions": self._actions()}
         observation = self._observation() if understood else f"{_NOT_AN_ACTION}\n{self._observation()}"
         return observation, score or 0.0, score is not None, score is None and self._turns >= self._suite.max_turns, info
 
@@ -158,5 +166,11 @@ class WebShopEnv:
         page = self._visit.page
         if not self._suite.show_actions or self._visit.score is not None:
             return str(page)
-        search = ["search[words]"] if page.has_search_bar else []
-        return f"{page}\nAvailable actions: {', '.join([*search, *(f'click[{text}]' for text in page.links)])}"
+        return f"{page}\nAvailable actions: {', '.join(self._clicks('search[words]'))}"
+
+    def _actions(self) -> list[str]:
+        return self._clicks(f"search[{self._instruction}]")
+
+    def _clicks(self, search: str) -> list[str]:
+        page = self._visit.page
+        return [*([search] if page.has_search_bar else []), *(f"click[{text}]" for text in page.links)]
