@@ -3,8 +3,9 @@
     python -m benchmarks.envs
     python -m benchmarks.envs sokoban frozen-lake --episodes 100
 
-Suites come from the registry; one whose packages are missing is listed with what to install. Seconds are of the process's own time on the
-processor, so that other work on the machine matters less; an environment that works in another process looks quicker than it is.
+Suites come from the registry; one whose packages or options are missing is listed with what it wants. Each seed plays the training
+tasks that follow those of the seed before. Seconds are of the process's own time on the processor, so that other work on the machine
+matters less; an environment that works in another process looks quicker than it is.
 """
 
 import argparse
@@ -40,7 +41,10 @@ def row(name: str, episodes: int, seeds: int) -> list[str]:
         return [name, *["–"] * 2, str(error).rpartition("run: ")[2], *["–"] * 5]
     train, heldout = suite.tasks("train"), suite.tasks("heldout")
     clock = Clock(suite.make_env())
-    rounds = [[(train[i % len(train)], derive_seed("benchmark", seed, i)) for i in range(episodes)] for seed in range(seeds)]
+    rounds = [
+        [(train[(seed * episodes + i) % len(train)], derive_seed("benchmark", seed, i)) for i in range(episodes)]
+        for seed in range(seeds)
+    ]
     chance, _ = success(suite, clock, rounds, expert=False)
     has_expert = suite.expert(*rounds[0][0]) is not None
     best, actions = success(suite, clock, rounds, expert=True) if has_expert else ("–", "–")

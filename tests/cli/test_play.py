@@ -66,6 +66,19 @@ def test_an_expert_and_chance() -> None:
     assert "of 3 episodes solved" in chance
 
 
+@pytest.mark.parametrize("suite", [("alfworld", "--train-tasks", "6"), ("webshop", "--items", "200", "--train-tasks", "6")])
+def test_the_players_of_the_text_worlds_are_experts(suite: tuple[str, ...]) -> None:
+    last = play(*suite, "--policy", "expert", "--episodes", "6").stdout.splitlines()[-1]
+    assert int(last.partition(" of 6 episodes solved")[0]) >= 3
+
+
+def test_a_mixture_shows_the_rules_of_each_part() -> None:
+    parts = f'{{ sokoban = {{ options = {{ levels = 2, heldout_levels = 1 }} }}, guess = {{ suite = "{GUESS}" }} }}'
+    output = play("mixture", f"--suites={parts}", "--episodes", "2", typed="1\n" * 7 + "up\n" * 30).stdout
+    assert "whole number I think of" in output
+    assert "You push boxes" in output
+
+
 def test_chance_without_a_list_of_actions_takes_words() -> None:
     assert "> " in play(GUESS, "--policy", "random").stdout
 

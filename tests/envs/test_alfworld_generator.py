@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from complementary_rl.envs.alfworld.household import PLACES, ROOMS
 from complementary_rl.envs.alfworld.pddl import TaskType
 from complementary_rl.envs.alfworld.player import Player, understand
 from complementary_rl.envs.alfworld.suite import Alfworld, AlfworldEnv
+from complementary_rl.envs.playing import expert_player, play_episode
 from complementary_rl.types import Task
 
 
@@ -122,3 +124,28 @@ def test_the_player_gives_up_where_there_is_nothing_to_find() -> None:
 
 def _rooms(tasks: Iterator[Task]) -> Iterator[str]:
     return (task.id.split("/")[2].rpartition("-")[2] for task in tasks)
+
+
+@pytest.mark.parametrize("options", [{}, {"admissible": True, "dialect": "put"}])
+def test_the_player_is_the_expert_in_every_dialect(options: dict[str, Any]) -> None:
+    suite = Alfworld(train_tasks=12, heldout_tasks=1, **options)
+    env = suite.make_env()
+    outcomes = [play_episode(suite, env, task, 0, expert_player(suite, task, 0)) for task in suite.tasks("train")]
+    assert sum(outcome.success for outcome in outcomes) >= 11
+
+
+def test_no_expert_for_tasks_in_other_words(suite: Alfworld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "wording", lambda task: "boil an egg")
+    assert suite.expert(suite.tasks("train")[0], 0) is None
+
+
+def test_what_can_be_done_is_in_info_and_not_told() -> None:
+    suite = Alfworld(train_tasks=1, heldout_tasks=1, dialect="put")
+    env = suite.make_env()
+    opening, info = env.reset(suite.tasks("train")[0], 0)
+    assert info["actions"] == env.admissible()
+    assert "look" in info["actions"]
+    move = next(action for action in info["actions"] if action.startswith("go to "))
+    observation, *_, info = env.step(move)
+    assert info["actions"] == env.admissible()
+    assert "You can: " not in opening + observation

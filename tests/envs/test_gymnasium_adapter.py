@@ -8,6 +8,7 @@ pytest.importorskip("gymnasium", reason="needs the extra 'gymnasium'")
 
 import gymnasium
 from gymnasium.utils.env_checker import check_env as gymnasium_check
+from helpers.suites import CountEnv, CountSuite
 
 from complementary_rl.envs.adapters.gymnasium import AsGymnasium, FromGymnasium
 from complementary_rl.envs.checker import check_env
@@ -144,3 +145,12 @@ def test_there_and_back_again() -> None:
     suite = FromGymnasium(lambda: AsGymnasium(Sokoban(levels=5)), "Push the boxes.", name="again")
     report = check_env(suite)
     assert report.ok, str(report)
+
+
+def test_the_other_way_too_an_episode_that_runs_out_of_turns_is_told_as_no_success() -> None:
+    class Endless(CountSuite):
+        max_turns = 2
+
+    env = AsGymnasium(Endless(lambda: CountEnv(lambda self, action, result: ("on", 0.0, False, False, {}))))
+    env.reset(seed=0)
+    assert [env.step("go")[2:] for _ in range(2)] == [(False, False, {"success": False}), (False, True, {"success": False})]

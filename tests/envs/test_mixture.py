@@ -12,10 +12,12 @@ from complementary_rl.configs import find_config
 from complementary_rl.envs import mixture as module
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.mixture import Mixture
+from complementary_rl.envs.playing import expert_player, play_episode
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import Suite
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.errors import EnvironmentFault, UserError
+from complementary_rl.training.evaluation import check_evaluation
 from complementary_rl.types import Task
 
 COUNT, PARITY = {"suite": "helpers.suites:CountSuite"}, {"suite": "helpers.runs:Parity"}
@@ -147,10 +149,38 @@ def test_the_check_finds_parts_and_rules_that_do_not_hold_together() -> None:
         assert words in problems
 
 
-def test_the_shipped_mixture_is_one() -> None:
-    env = load_config(find_config("mixture-rooms")).env
-    parts = make_suite(env.suite, **env.options).parts("heldout")
-    assert [(part.name, len(part.tasks)) for part in parts] == [("large", 16), ("small", 16)]
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("mixture-rooms", {"large": 16, "small": 16}),
+        ("mixture-3", {"alfworld": 120, "minihack/dark-rooms": 16, "webshop": 500}),
+        (
+            "mixture-6",
+            {
+                "alfworld": 120,
+                "frozen-lake": 32,
+                "minihack/dark-rooms": 16,
+                "minihack/keyroom-dark-s5": 64,
+                "sokoban": 64,
+                "webshop": 500,
+            },
+        ),
+    ],
+)
+def test_the_shipped_mixtures_are_such(name: str, parts: dict[str, int]) -> None:
+    config = load_config(find_config(name))
+    played = make_suite(config.env.suite, **config.env.options).parts(config.eval.split)
+    assert {part.name: len(part.tasks) for part in played} == parts
+    check_evaluation(played, config.eval)
+
+
+def test_experts_and_needs_are_those_of_the_parts() -> None:
+    rooms = {"options": {"rooms": 2, "heldout_rooms": 2}}
+    suite = make_suite("mixture", suites={"minihack/dark-rooms": rooms, "count": COUNT})
+    assert suite.needs == "minihack (NetHack GPL)"
+    counted, room, *_ = suite.tasks("train")
+    assert suite.expert(counted, 0) is None
+    assert play_episode(suite, suite.make_env(), room, 0, expert_player(suite, room, 0)).success
 
 
 # --- many at once -------------------------------------------------------------------------------------------------------------------

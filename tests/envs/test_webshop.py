@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.webshop import measure
 from complementary_rl.envs.checker import check_env
+from complementary_rl.envs.playing import expert_player, play_episode
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.envs.webshop.catalogue import Product, Request, Review
 from complementary_rl.envs.webshop.generated import generate_products
@@ -192,7 +193,9 @@ def test_an_episode_and_its_info(suite: WebShop, env: WebShopEnv) -> None:
     observation, _ = env.reset(task, 7)
     assert observation == f"WebShop [SEP] Instruction: [SEP] {goal.instruction} [SEP] Search\nAvailable actions: search[words]"
     observation, *rest = env.step(f"  Search[{goal.product.title}]\n")
-    assert rest == [0.0, False, False, {"success": False, "score": 0.0, "invalid_actions": 0}]
+    assert rest[:3] == [0.0, False, False]
+    actions = observation.partition("\nAvailable actions: ")[2].split(", ")
+    assert rest[3] == {"success": False, "score": 0.0, "invalid_actions": 0, "actions": actions}
     assert f"click[{goal.product.asin.lower()}]" in observation.partition("\nAvailable actions: ")[2]
     observation = env.step(f"CLICK[{goal.product.asin}]")[0]
     assert observation.endswith(", ".join(f"click[{value}]" for values in goal.product.options.values() for value in values))
@@ -200,7 +203,7 @@ def test_an_episode_and_its_info(suite: WebShop, env: WebShopEnv) -> None:
         env.step(f"click[{value}]")
     observation, *rest = env.step("click[Buy Now]")
     assert observation.startswith("Thank you for shopping with us!")
-    assert rest == [1.0, True, False, {"success": True, "score": 1.0, "invalid_actions": 0}]
+    assert rest == [1.0, True, False, {"success": True, "score": 1.0, "invalid_actions": 0, "actions": []}]
     assert env.reset(task, 8)[0].startswith("WebShop [SEP] ")
 
 
@@ -246,7 +249,7 @@ def test_what_is_no_action_says_so_and_changes_nothing(env: WebShopEnv, suite: W
     assert time.process_time() - start < 0.5
     assert observation == f"That is not an action here; nothing happened.\n{before}"
     assert (terminated, truncated) == (False, False)
-    assert info == {"success": False, "score": 0.0, "invalid_actions": 1}
+    assert (info["success"], info["score"], info["invalid_actions"]) == (False, 0.0, 1)
 
 
 def test_the_turn_limit_truncates_with_score_zero() -> None:
@@ -255,7 +258,9 @@ def test_the_turn_limit_truncates_with_score_zero() -> None:
     env = suite.make_env()
     env.reset(suite.tasks("train")[0], 0)
     assert env.step("search[lamp]")[1:4] == (0.0, False, False)
-    assert env.step("click[back to search]")[1:] == (0.0, False, True, {"success": False, "score": 0.0, "invalid_actions": 0})
+    _, *ending, info = env.step("click[back to search]")
+    assert ending == [0.0, False, True]
+    assert (info["success"], info["score"], info["invalid_actions"]) == (False, 0.0, 0)
 
 
 def test_available_actions_can_be_left_out() -> None:
@@ -379,3 +384,26 @@ def test_options_out_of_range(options: dict[str, object], words: str) -> None:
 def test_a_task_of_another_suite(suite: WebShop, change: Callable[[Task], Task]) -> None:
     with pytest.raises(UserError, match="no task"):
         suite.make_env().reset(change(suite.tasks("heldout")[0]), 0)
+
+
+def test_the_careful_shopper_is_the_expert_where_it_can_read_the_actions() -> None:
+    suite = WebShop(items=200, train_tasks=40, heldout_tasks=1)
+    env = suite.make_env()
+    outcomes = [play_episode(suite, env, task, 0, expert_player(suite, task, 0)) for task in suite.tasks("train")]
+    assert sum(outcome.success for outcome in outcomes) >= 16
+    silent = WebShop(items=80, train_tasks=1, heldout_tasks=1, show_actions=False)
+    assert silent.expert(silent.tasks("train")[0], 0) is None
+
+
+def test_what_can_be_done_is_in_info_and_works() -> None:
+    suite = WebShop(items=80, train_tasks=4, heldout_tasks=1, show_actions=False)
+    env = suite.make_env()
+    for task in suite.tasks("train"):
+        _, info = env.reset(task, 0)
+        assert info["actions"] == [f"search[{task.description}]"]
+        for turn in range(suite.max_turns):
+            choice = info["actions"][turn % len(info["actions"])]
+            _, _, bought, truncated, info = env.step(choice)
+            assert info["invalid_actions"] == 0
+            if bought or truncated:
+                break
