@@ -94,10 +94,11 @@ def _find(name: str) -> Callable[..., Any]:
     if colon:
         return _attribute(name, module, attribute)
     if name.startswith(_MINIHACK):
-        # Any other level that MiniHack registers with Gymnasium; which these are only MiniHack knows.
-        return partial(
-            _attribute(name, "complementary_rl.envs.minihack.registered", "MiniHackRegistered"), name.removeprefix(_MINIHACK)
-        )
+        # Any other level that MiniHack registers with Gymnasium; which these are only MiniHack knows. An unknown one is told before
+        # its options are looked at.
+        module, level = "complementary_rl.envs.minihack.registered", name.removeprefix(_MINIHACK)
+        _attribute(name, module, "check_level")(level)
+        return partial(_attribute(name, module, "MiniHackRegistered"), level)
     near = difflib.get_close_matches(name, suite_names(), n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}?" if near else f"the names are: {', '.join(suite_names())}."
     raise UserError(f"unknown suite {name!r}: {hint} Your own is given as module:attribute or path/to/file.py:attribute")

@@ -33,6 +33,20 @@ _MESSAGES = 2
 _WORDS = "ITEM is the letter or a word of the name of what you carry, such as: zap wand north."
 
 
+def check_level(level: str) -> None:
+    """Raise UserError for an id (without its prefix) that MiniHack does not register, with the nearest, and for frames of levels."""
+    known = sorted(id for id in gymnasium.registry if id.startswith(_PREFIX))
+    if _PREFIX + level not in known:
+        names = ["dark-rooms", *LEVELS, *(id.removeprefix(_PREFIX) for id in known)]
+        near = difflib.get_close_matches(level, names, n=1, cutoff=0.3)
+        hint = f"did you mean 'minihack/{near[0]}'?" if near else "`crl envs ls` lists some, MiniHack's documentation all"
+        raise UserError(f"unknown suite 'minihack/{level}': {hint}")
+    if "-Custom-" in level:
+        raise UserError(
+            f"minihack/{level} is MiniHack's frame for levels of your own; write a Suite for those (docs/environments.md)"
+        )
+
+
 class MiniHackRegistered(Suite):
     """Suite ``minihack/<id without its prefix>``, for every id that MiniHack registers and that can be played offline.
 
@@ -58,16 +72,7 @@ class MiniHackRegistered(Suite):
     ) -> None:
         self.name = f"minihack/{level}"
         self._id = _PREFIX + level
-        known = sorted(id for id in gymnasium.registry if id.startswith(_PREFIX))
-        if self._id not in known:
-            names = ["dark-rooms", *LEVELS, *(id.removeprefix(_PREFIX) for id in known)]
-            near = difflib.get_close_matches(level, names, n=1, cutoff=0.3)
-            hint = f"did you mean 'minihack/{near[0]}'?" if near else "`crl envs ls` lists some, MiniHack's documentation all"
-            raise UserError(f"unknown suite {self.name!r}: {hint}")
-        if "-Custom-" in level:
-            raise UserError(
-                f"{self.name} is MiniHack's frame for levels of your own; write a Suite for those (docs/environments.md)"
-            )
+        check_level(level)
         if train_tasks < 1 or heldout_tasks < 0 or max_turns < 1:
             raise UserError(
                 f"{self.name}: train_tasks ({train_tasks}) and max_turns ({max_turns}) must be at least 1, "
