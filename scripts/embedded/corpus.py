@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
+from complementary_rl.envs.names import ADJECTIVES, NOUNS
 from complementary_rl.prompts import PromptSet
 from complementary_rl.types import EntryStats
 

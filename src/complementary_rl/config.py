@@ -4,18 +4,18 @@ Unknown keys are refused with the full dotted path and the nearest valid name; s
 """
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 Method = Literal["complementary", "baseline", "static_online", "offline", "exp_only", "all_guided", "pooled"]
 RatioForm = Literal["sequence", "sequence_mean", "token"]
 
 
 class Section(BaseModel):
-    """Base of every section: frozen, and strict about names."""
+    """Base of every section: frozen, strict about names, and no number is infinite or NaN."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class RunConfig(Section):
@@ -45,18 +45,19 @@ class EnvConfig(Section):
 
     suite: str = "minihack/dark-rooms"
     """Registered suite name, or `module:attribute` of your own `Suite` subclass (see `crl envs ls`)."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Keyword arguments of the suite, such as `rooms = 16`."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Keyword arguments of the suite, such as `rooms = 16`: texts, finite numbers, booleans, lists and tables of these. Those
+    of `mixture` are in docs/environments.md."""
     groups_per_step: int = Field(8, ge=1)
-    """Groups (tasks) per actor step."""
+    """Groups (tasks) per actor step; a mixture deals them to its parts by weight."""
     group_size: int = Field(8, ge=1)
     """K, rollouts per group; even when the group is split in a guided and a free half."""
     max_turns: int | None = Field(None, ge=1)
-    """Turn limit; None takes the suite's."""
+    """Turn limit; None takes that of each task."""
     step_timeout: float = Field(30.0, gt=0)
     """Seconds one reset or step may take before its episode is given up."""
     fault_budget: int = Field(64, ge=0)
-    """Episodes that may be lost to environment faults in a run before it stops."""
+    """Episodes that may be lost to environment faults in a run before it stops; in a mixture, of each part before it sits out."""
 
 
 class SamplingConfig(Section):

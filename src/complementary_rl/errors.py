@@ -14,7 +14,7 @@ class ConfigError(UserError):
 
 
 class EnvironmentFault(Exception):
-    """One environment failed one episode: it raised, hung, or returned something that is not text or not a finite reward."""
+    """One environment failed one episode: it raised, hung, or returned something that breaks the protocol."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -12,6 +12,9 @@ TokenIds = tuple[int, ...]
 Split = Literal["train", "heldout"]
 Role = Literal["system", "user", "assistant"]
 
+UNNAMED_SCOPE = "default"
+"""Where experience is filed about tasks that name no scope."""
+
 
 class Condition(StrEnum):
     """Whether a rollout was shown experience. Decided by what was *shown*, not by the slot it ran in."""
@@ -33,7 +36,7 @@ class Task:
     description: str
     seed: int
     split: Split = "train"
-    scope: str = "default"
+    scope: str = UNNAMED_SCOPE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
 """What users get wrong: exit code 2, one message that says what to do, no traceback."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
+from helpers.banks import open_bank
 from helpers.models import save_tiny_model
 from helpers.runs import tiny_arguments
+from helpers.traces import write_traces
 from typer.testing import CliRunner
 
 from complementary_rl.cli.errors import overrides_from
@@ -40,6 +43,12 @@ def refused(*arguments: str) -> str:
         (["run.steps=4"], "unexpected argument 'run.steps=4'; settings are given as --section.field value"),
         (["--run.method", "offline"], "bank.source: "),
         (["--run.seed.deep", "3"], "run.seed"),
+        (["--actor.optim.lr", "inf"], "actor.optim.lr: Input should be a finite number (given: inf)"),
+        (["--actor.optim.betas", "[0.9, nan]"], "actor.optim.betas.1: Input should be a finite number"),
+        (["--env.step_timeout=inf"], "env.step_timeout: Input should be a finite number"),
+        (["--env.options.x", "nan"], "env.options.x"),
+        (["--env.options.x", "[1, {y = -inf}]"], "env.options.x"),
+        (["--env.options.x", "1979-05-27"], "env.options.x"),
     ],
 )
 def test_a_setting_that_does_not_fit(settings: list[str], message: str) -> None:
@@ -81,9 +90,127 @@ def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
         assert "holds no bank.sqlite" in refused("bank", bank[0], str(tmp_path), *bank[1:])
 
 
-def test_a_bank_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / "bank.sqlite").write_bytes(b"not a database at all, but long enough to look at" * 40)
-    assert "bank.sqlite" in refused("bank", "ls", str(tmp_path))
+BANK_COMMANDS = (["ls"], ["revert", "1"], ["export", "out.jsonl"], ["import", "exported.jsonl"])
+
+
+@pytest.mark.parametrize("command", BANK_COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "holds no bank yet"), (b"not a database at all, but long enough to look at" * 40, "no bank"), (None, "is a folder")],
+    ids=["empty", "no database", "folder"],
+)
+def test_a_bank_that_is_none(content: bytes | None, message: str, command: list[str], tmp_path: Path) -> None:
+    bank = tmp_path / "run" / "bank.sqlite"
+    bank.parent.mkdir()
+    if content is None:
+        bank.mkdir()
+    else:
+        bank.write_bytes(content)
+    (tmp_path / "exported.jsonl").write_text('{"format": "complementary-rl-bank", "schema": 1}\n{"rows": 0}\n')
+    arguments = [argument if argument == "1" else str(tmp_path / argument) for argument in command[1:]]
+    said = refused("bank", command[0], str(bank.parent), *arguments)
+    assert str(bank) in said
+    assert (message if command[0] != "import" else "exists already") in said
+    assert content is None or bank.read_bytes() == content
+    assert list(bank.parent.iterdir()) == [bank]
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_numbers_that_no_bank_has(tmp_path: Path) -> None:
+    for command in (["show", str(10**30)], ["history", str(10**30)], ["revert", str(10**30)], ["log", "--limit", str(10**30)]):
+        result = crl("bank", command[0], str(tmp_path), *command[1:])
+        assert result.exit_code == 2
+        assert "less than or equal" in result.stderr
+
+
+def test_an_export_that_goes_nowhere(tmp_path: Path) -> None:
+    with open_bank(tmp_path / "bank.sqlite"):
+        pass
+    for name in ("out.jsonl", "out.parquet"):
+        message = refused("bank", "export", str(tmp_path), str(tmp_path / "missing" / name))
+        assert f"{tmp_path / 'missing'} is no folder that is there; make it first" in message
+
+
+def test_two_exports_in_one_file(tmp_path: Path) -> None:
+    with open_bank(tmp_path / "bank.sqlite") as bank:
+        bank.export_jsonl(tmp_path / "one.jsonl")
+    lines = (tmp_path / "one.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "two.jsonl").write_text("".join(lines * 2))
+    message = refused("bank", "import", str(tmp_path / "run"), str(tmp_path / "two.jsonl"))
+    assert f"two.jsonl, line {len(lines) + 1}: another export begins after the end of the export" in message
+    assert not list((tmp_path / "run").iterdir()), "no lock either"
+
+
+BROKEN_SUITE = """
+from complementary_rl.envs.protocol import Suite
+from complementary_rl.types import Task
+
+class Broken(Suite):
+    name = "broken"
+    def __init__(self, at="never"):
+        self.at = at
+        if at == "init":
+            raise KeyError("levels")
+    def tasks(self, split):
+        if self.at in ("tasks", split):
+            raise ConnectionError("no hub")
+        return [Task(f"{split}/{n}", "broken", f"Do {n}.", n, split) for n in range(2)]
+    def make_env(self):
+        raise FileNotFoundError("levels.json")
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        ("init", "making it raised KeyError: 'levels' ({suite}, line 10); mend the suite"),
+        ("tasks", "tasks('train') raised ConnectionError: no hub ({suite}, line 13)"),
+        ("heldout", "tasks('heldout') raised ConnectionError: no hub"),
+    ],
+)
+def test_a_suite_that_raises(at: str, message: str, tmp_path: Path) -> None:
+    suite = tmp_path / "broken.py"
+    suite.write_text(BROKEN_SUITE)
+    options = [f"env.suite={suite}:Broken", f"env.options={{at = '{at}'}}", "eval.split=heldout"]
+    assert message.format(suite=suite) in refused(*tiny_arguments(tmp_path / "run", *options))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_suite_that_makes_no_environment(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN_SUITE)
+    settings = [f"env.suite={tmp_path / 'broken.py'}:Broken", "env.options={}", "env.fault_budget=4"]
+    result = crl(*tiny_arguments(tmp_path / "run", *settings), "--quiet")
+    assert result.exit_code == 3
+    assert "the last: raised: make_env: FileNotFoundError: levels.json. Check the suite with `crl envs check`" in result.stderr
+
+
+def test_the_options_of_another_suite(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(BROKEN_SUITE)
+    message = refused("train", "quickstart", "--env.suite", f"{tmp_path / 'broken.py'}:Broken", "--run.dir", str(tmp_path / "run"))
+    assert "has no option 'rooms'" in message
+    assert "--env.options '{}' leaves out all" in message
+
+
+def test_a_directory_that_is_taken_names_the_setting_that_chose_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for run in (tmp_path / "mine", tmp_path / "runs" / "taken"):
+        run.mkdir(parents=True)
+        (run / "run.json").write_text("{}")
+    assert "or choose another --run.dir" in refused("train", "quickstart", "--run.dir", "mine")
+    assert "or choose another --run.name" in refused("train", "quickstart", "--run.name", "taken")
+
+
+def test_an_interrupt_names_no_option_that_the_command_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("complementary_rl.cli.transcripts.look_through", interrupt)
+    traces = write_traces(tmp_path / "traces.jsonl", [])
+    result = crl("bank", "import", str(tmp_path / "run"), str(traces))
+    assert (result.exit_code, result.stderr) == (130, "interrupted; what was distilled is kept, call it again to go on\n")
+    monkeypatch.setattr("complementary_rl.report.html.write_report", interrupt)
+    result = crl("report", str(tmp_path))
+    assert (result.exit_code, result.stderr) == (130, "interrupted\n")
 
 
 def test_an_export_that_is_none(tmp_path: Path) -> None:

@@ -183,3 +183,12 @@ def test_ctrl_c_stops_with_a_message_and_the_run_resumes(schedule: str, quiet: b
     if schedule == "lockstep":
         crl(*tiny_arguments(tmp_path / "whole", *options), "--quiet")
         assert timeless(run) == timeless(tmp_path / "whole")
+
+
+def test_play_shows_a_trained_actor_and_leaves_the_run_as_it_was(run: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+    output = crl("envs", "play", "--run", str(run), "--episodes", "2").stdout
+    assert output.count(", free: Find the exit") == output.count(", guided: Find the exit") == 2
+    assert output.count("\n> ") >= 4
+    assert output.count("solved after") == 4
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == before

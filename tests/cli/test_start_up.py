@@ -11,7 +11,7 @@ COMMANDS = [
     [],
     *([name] for name in ("quickstart", "train", "eval", "report", "export", "configs", "bank", "envs")),
     *(["bank", name] for name in ("ls", "show", "search", "history", "log", "revert", "export", "import")),
-    *(["envs", name] for name in ("ls", "check")),
+    *(["envs", name] for name in ("ls", "check", "play")),
 ]
 HEAVY = ("torch", "transformers", "nle", "minihack", "matplotlib", "sentence_transformers", "numpy")
 PROGRAM = """

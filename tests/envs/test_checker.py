@@ -192,3 +192,16 @@ def test_a_long_list_of_problems_is_cut_for_reading() -> None:
     report = check_env(Tasks([task(i, description="") for i in range(50)], [task(99, "heldout")]))
     assert len(report.problems) == 50
     assert "and 40 more" in str(report)
+
+
+def test_actions_that_are_offered_are_played_and_must_be_texts() -> None:
+    played: list[str] = []
+
+    def hook(env: CountEnv, action: str, result: Any) -> Any:
+        played.append(action)
+        return (*result[:4], {**result[4], "actions": ["count onward"]})
+
+    assert check_env(with_step(hook)).ok
+    assert "count onward" in played
+    text = problem(check_env(with_step(lambda env, action, result: (*result[:4], {**result[4], "actions": "go"}))))
+    assert "info['actions'] must be a sequence of texts" in text

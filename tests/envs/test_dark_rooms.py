@@ -12,7 +12,8 @@ pytest.importorskip("minihack", reason="needs the extra 'minihack'")
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.minihack.compass import STEPS, towards
 from complementary_rl.envs.minihack.dark_rooms import DarkRoomEnv, DarkRooms
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
+from complementary_rl.envs.names import ADJECTIVES, NOUNS
+from complementary_rl.envs.playing import expert_player, play_episode
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.errors import UserError
 from complementary_rl.types import Task
@@ -147,6 +148,12 @@ def test_the_turn_limit_truncates(suite: DarkRooms) -> None:
     ends = [env.step("?")[2:] for _ in range(3)]
     assert ends == [(False, False, {"success": False})] * 2 + [(False, True, {"success": False})]
     env.close()
+
+
+def test_the_expert_finds_every_exit_within_the_turns(suite: DarkRooms, env: DarkRoomEnv) -> None:
+    for seed, task in enumerate(suite.tasks("heldout")):
+        outcome = play_episode(suite, env, task, seed, expert_player(suite, task, seed))
+        assert outcome.success, task
 
 
 @pytest.mark.parametrize("size", [6, 9, 12, 15, 18])

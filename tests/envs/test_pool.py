@@ -60,6 +60,9 @@ def test_no_jobs_is_no_work() -> None:
         (("text", float("-inf"), False, False, {}), "bad_reward", "inf"),
         (("text", "1", False, False, {}), "bad_reward", "'1'"),
         (("text", None, False, False, {}), "bad_reward", "None"),
+        (("text", -1e308, False, False, {}), "bad_reward", "at most 1e+30 in size, not -1e+308"),
+        (("text", 0.0, True, False, {}), "bad_success", "it is missing"),
+        (("text", 0.0, False, True, {"success": 1}), "bad_success", "it is 1"),
     ],
 )
 def test_a_broken_step_is_a_value_and_the_others_go_on(result: Any, kind: str, words: str) -> None:
@@ -98,7 +101,7 @@ def test_failing_to_make_or_reset_is_a_value_too() -> None:
     pool = pool_of(CountSuite(make))
     (fault,) = pool.reset([("a", task(0), 0)])
     assert isinstance(fault, EnvironmentFault)
-    assert (fault.kind, str(fault)) == ("raised", "OSError: no disk")
+    assert (fault.kind, str(fault)) == ("raised", "make_env: OSError: no disk")
 
     class Silent(CountEnv):
         def reset(self, task: Any, seed: int) -> Any:
@@ -130,9 +133,13 @@ def test_a_hung_environment_costs_one_timeout_and_only_its_own_episode() -> None
 
 def test_more_hung_jobs_than_workers_all_end() -> None:
     pool = pool_of(breaking_on("hang", hang), timeout=0.1, workers=2)
-    pool.reset([(f"e{i}", task(i), 0) for i in range(5)])
-    outcomes = pool.step([(f"e{i}", "hang") for i in range(5)])
-    assert [outcome.kind for outcome in outcomes if isinstance(outcome, EnvironmentFault)] == ["hung"] * 5
+    pool.reset([(f"e{i}", task(i), 0) for i in range(24)])
+    start = time.monotonic()
+    outcomes = pool.step([(f"e{i}", "hang") for i in range(24)])
+    assert time.monotonic() - start < 0.8, "one time limit and not twelve"
+    kinds = [outcome.kind for outcome in outcomes if isinstance(outcome, EnvironmentFault)]
+    assert kinds[:2] == ["hung", "hung"]
+    assert kinds[4:] == ["not_tried"] * 20, "threads that were replaced may have begun one more each"
     pool.close()
 
 

@@ -116,7 +116,11 @@ def lines_of_export(tmp_path) -> list[str]:
         (lambda lines: [lines[0].replace('"schema": ', '"schema": 9')], "schema 9"),
         (lambda lines: lines[:-5], "ends early"),
         (lambda lines: lines[:5] + lines[6:], "should hold"),
-        (lambda lines: [*lines[:3], "not json\n", *lines[4:]], "line 4: not JSON"),
+        (lambda lines: [*lines[:3], "not json\n", *lines[4:]], r"line 4: not JSON \([A-Z][a-z ]+ at character 0\)"),
+        (lambda lines: [*lines[:3], "1" * 5000 + "\n", *lines[4:]], r"line 4: not JSON \(a number is too long\)"),
+        (lambda lines: [line.replace('"step": 1,', f'"step": {10**30},') for line in lines], r"line \d+: a number is too large"),
+        (lambda lines: [*lines, *lines], "another export begins after the end"),
+        (lambda lines: [*lines, "\n", "[]"], "something else follows after the end"),
         (lambda lines: [*lines[:3], '{"table": "sqlite_master", "row": {}}\n', *lines[4:]], "line 4: no row"),
         (lambda lines: [*lines[:4], lines[3], *lines[5:]], "line 5"),
         (lambda lines: [*lines[:3], '["list"]\n', *lines[4:]], "line 4: no row"),
@@ -126,7 +130,14 @@ def test_a_bad_export_is_refused_and_leaves_no_bank(tmp_path, damage, message):
     (tmp_path / "bad.jsonl").write_text("".join(damage(lines_of_export(tmp_path))))
     with pytest.raises(BankError, match=message):
         Bank.import_from(tmp_path / "bad.jsonl", tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
+    assert not list(tmp_path.glob("*copy*")), "neither a bank nor a lock"
+
+
+def test_the_line_of_a_second_export_is_named(tmp_path):
+    lines = lines_of_export(tmp_path)
+    (tmp_path / "two.jsonl").write_text("".join([*lines, "\n", *lines]))
+    with pytest.raises(BankError, match=rf"two\.jsonl, line {len(lines) + 2}: another export begins"):
+        Bank.import_from(tmp_path / "two.jsonl", tmp_path / "copy")
 
 
 def test_import_neither_reads_nonsense_nor_overwrites(tmp_path):

@@ -20,7 +20,7 @@ def make(
 ) -> Extractor:
     engine = ScriptedEngine(reply, max_context=context)
     settings = ExtractorConfig(sampling=SamplingConfig(max_new_tokens=new_tokens, temperature=0.7), **config)
-    return Extractor(engine, engine.codec, PromptSet.load(settings.prompts), settings, run_seed=5, instructions="")
+    return Extractor(engine, engine.codec, PromptSet.load(settings.prompts), settings, run_seed=5, instructions=lambda task: "")
 
 
 def scripted(extractor: Extractor) -> ScriptedEngine:
@@ -50,6 +50,20 @@ def test_episodes_are_read_in_one_call_and_named_by_identity() -> None:
     assert len(set(seeds)) == 2
     asyncio.run(extractor.distill([transcript(2, 3)], {}))
     assert scripted(extractor).calls[1][0].seed == seeds[1], "the seed is the episode's, not the batch's"
+
+
+def test_rules_are_those_of_the_task() -> None:
+    engine = ScriptedEngine(lambda prompt: '[{"op":"return"}]')
+    settings = ExtractorConfig(prompts="instruct")
+    rules = {"rooms": "Walk.", "rivers": "Swim."}
+    prompts = PromptSet.load(settings.prompts)
+    extractor = Extractor(engine, engine.codec, prompts, settings, run_seed=5, instructions=lambda task: rules[task.scope])
+    places = [task(0, scope="rooms"), task(1, scope="rivers")]
+    asyncio.run(extractor.distill([transcript(0, 1, of=of) for of in places], {}))
+    asyncio.run(extractor.answer([replace(question(), task=of) for of in places], [[], []], 20))
+    for first, second in (engine.prompts()[:2], engine.prompts()[2:]):
+        assert ("Walk." in first, "Swim." in first) == (True, False)
+        assert ("Walk." in second, "Swim." in second) == (False, True)
 
 
 def test_the_prompt_tells_what_was_shown_and_what_happened() -> None:

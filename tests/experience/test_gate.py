@@ -64,7 +64,9 @@ def make(reply: Any, *, warmup: int = 2, seen: bool = True) -> tuple[Gate, Scrip
     if seen:
         rates.record([episode(0, m, success=m == 0) for m in range(4)])
     config = GateConfig(enabled=True, warmup_steps=warmup, max_new_tokens=32)
-    return Gate(engine, engine.codec, PromptSet.load("compact"), config, rates, temperature=0.8, instructions=""), engine
+    return Gate(
+        engine, engine.codec, PromptSet.load("compact"), config, rates, temperature=0.8, instructions=lambda task: ""
+    ), engine
 
 
 def offer(member: int) -> Offer:

@@ -29,7 +29,7 @@ class World:
         self.engine = ScriptedEngine(reply, max_context=context)
         self.bank = open_bank(path, **self.config.bank.model_dump(include={"junk_filter"}))
         codec, prompts = self.engine.codec, PromptSet.load("compact")
-        reader = Extractor(self.engine, codec, prompts, self.config.extractor, run_seed=0, instructions="")
+        reader = Extractor(self.engine, codec, prompts, self.config.extractor, run_seed=0, instructions=lambda task: "")
         self.manager = ExperienceManager(self.bank, reader, self.config, judge=judge)
 
     def read(self, *episodes: Trajectory) -> None:
@@ -133,6 +133,15 @@ def test_refused_answers_earn_what_the_configuration_says(tmp_path: Path) -> Non
     world.read(episode(0, 0))
     assert world.manager.buffer.state_dict()["waiting"] == []
     assert world.manager.take_metrics()["refused_answers"] == 1
+
+
+def test_junk_in_a_merge_costs_what_junk_in_an_addition_costs(tmp_path: Path) -> None:
+    world = World(tmp_path / "bank.sqlite", lambda prompt: '[{"op":"merge","ids":[1,2],"text":"be careful"}]')
+    for text in ("the exit is in the west", "the exit is not in the east"):
+        world.bank.add(text, key_text="Find the exit of room 0.", scope="rooms", step=0)
+    asyncio.run(world.manager.merge(1))
+    assert world.manager.buffer.state_dict()["waiting"] == [["m/s1-0", 0, -1.0, 1]]
+    assert world.manager.take_metrics()["merge_refused"] == 1
 
 
 def test_an_extractor_that_writes_garbage_for_ever_stops_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.banks import add
 from tests.helpers.merging import KEEP_ALL, Bench, texts_of
 
@@ -93,11 +95,23 @@ def test_drop_and_merge_are_applied_and_counted(tmp_path: Path) -> None:
     assert (counts["merge_chunks"], counts["merge_merge"], counts["merge_drop"]) == (1, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("texts", "outputs"), [(["-", "."], ["refused"]), (["-", "both"], []), ([], [])], ids=["all", "one of two", "no text"]
+)
+def test_an_answer_of_which_every_text_was_refused_is_handed_back(texts: list[str], outputs: list[str], tmp_path: Path) -> None:
+    merges = [{"op": "merge", "ids": [2 * i + 1, 2 * i + 2], "text": text} for i, text in enumerate(texts)]
+    bench = Bench(tmp_path / "bank.sqlite", lambda prompt: json.dumps([*merges, {"op": "drop", "id": 5}]), chunk=5)
+    bench.fill(5)
+    assert [output for _, output in asyncio.run(bench.merger.run(1))] == outputs
+    assert bench.tally.take().get("merge_refused", 0.0) == texts.count("-") + texts.count(".")
+    assert len(bench.bank) == 4 - texts.count("both")
+
+
 def test_an_answer_that_cannot_be_read_changes_nothing_and_is_handed_back(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "bank.sqlite", lambda prompt: "let me think")
     bench.fill(3)
-    [unparsable] = asyncio.run(bench.merger.run(1))
-    assert unparsable.id == "m/s1-0"
+    [(generation, output)] = asyncio.run(bench.merger.run(1))
+    assert (generation.id, output) == ("m/s1-0", "unparsable")
     assert len(bench.bank) == 3
     assert bench.tally.take()["merge_unparsable"] == 1
 

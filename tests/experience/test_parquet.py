@@ -111,7 +111,7 @@ def test_a_bad_folder_is_refused_and_leaves_no_bank(tmp_path, arrow, damage, mes
     damage(folder)
     with pytest.raises(BankError, match=message):
         Bank.import_from(folder, tmp_path / "copy")
-    assert [path.name for path in tmp_path.iterdir() if "copy" in path.name and path.suffix != ".lock"] == []
+    assert not list(tmp_path.glob("*copy*"))
 
 
 def test_a_folder_that_is_there_is_not_written_over(tmp_path, arrow):
@@ -129,4 +129,4 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
         bank.export_parquet(tmp_path / "out.parquet")
     with pytest.raises(UserError, match=r"complementary-rl\[parquet\]"):
         Bank.import_from(tmp_path / "folder", tmp_path / "copy")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "b.lock", "folder"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "folder"]

@@ -51,6 +51,20 @@ def test_a_reverted_merge_brings_its_parents_back_with_what_they_earned_since(ba
     assert {r.entry_id for r in retrieve(bank, VALUE, k=5)[0]} == {a, b}
 
 
+def test_entries_of_an_imported_bank_are_undone_where_they_came_from(tmp_path):
+    with open_bank(tmp_path / "first") as bank:
+        a, b = add(bank, "first"), add(bank, "second")
+        bank.record_outcomes(0, [(a, True, "t0")])
+        merged = bank.merge([a, b], "both", step=1).entry_id
+        bank.export_jsonl(tmp_path / "first.jsonl")
+    Bank.import_from(tmp_path / "first.jsonl", tmp_path / "copy")
+    with open_bank(tmp_path / "copy") as copy:
+        assert copy.revert(newest(copy), step=2).retired == [merged]
+        assert ids(copy) == [a, b]
+        assert copy.entry(a).stats.successes == 1
+        assert copy.rebuild(1) != copy.entries() == copy.rebuild(2)
+
+
 def test_a_reverted_drop_update_add_and_vote(bank):
     a, b = add(bank, "first"), add(bank, "second", key=KEYS[1])
     bank.drop([a, b], step=1)

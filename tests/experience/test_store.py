@@ -1,5 +1,6 @@
 """The bank file as a product: two writers, damage, strange files, a full disk, readers, threads."""
 
+import fcntl
 import os
 import sqlite3
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.banks import KEYS, add, live, open_bank, retrieve
 
-from complementary_rl.config import RetrievalConfig
+from complementary_rl.config import BankConfig, RetrievalConfig
 from complementary_rl.errors import BankError, InfrastructureError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import HashingEmbedder
@@ -196,7 +197,7 @@ def test_a_path_that_cannot_be_opened_is_explained(tmp_path):
     with pytest.raises(BankError, match="choose a directory"):
         open_bank(tmp_path / "missing" / "bank.sqlite")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(BankError, match="cannot be opened"):
+    with pytest.raises(BankError, match="is a folder, not a bank"):
         open_bank(tmp_path / "folder")
 
 
@@ -296,7 +297,7 @@ def test_copies_that_find_no_room_leave_nothing_behind(tmp_path):
     before = {path.name for path in tmp_path.iterdir()}
     out, err = start(FULL, str(tmp_path)).communicate(timeout=30)
     assert len(out.splitlines()) == 4, (out, err)
-    left = {path.name for path in tmp_path.iterdir() if path.suffix != ".lock"} - before
+    left = {path.name for path in tmp_path.iterdir()} - before
     assert left <= {"bank.sqlite-wal", "bank.sqlite-shm"}
     with open_bank(tmp_path / "bank.sqlite") as bank:
         assert bank.rebuild(5) == bank.entries()
@@ -444,3 +445,45 @@ def test_no_operation_costs_more_in_a_larger_bank(tmp_path):
         large = min(seconds(bank, f"large {i}") for i in range(3))
         assert bank.counts()["evict"] > 300
     assert large < 5 * small
+
+
+# --- what must not become a bank -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_without_a_bank_in_it_stays_as_it_is_unless_one_is_to_be_made(tmp_path):
+    path = tmp_path / "bank.sqlite"
+    path.touch()
+    with pytest.raises(BankError, match="holds no bank yet"):
+        Bank.open(path, BankConfig(), HashingEmbedder(), run_id=None, make=False)
+    assert path.read_bytes() == b""
+    assert list(tmp_path.iterdir()) == [path], "no lock stays behind"
+    open_bank(path).close()
+    Bank.open(path, BankConfig(), HashingEmbedder(), run_id=None, make=False).close()
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "special file"])
+def test_what_is_no_file_is_said_to_be_none(tmp_path, make, read_only, request):
+    make(tmp_path / "bank.sqlite")
+    with pytest.raises(BankError, match=rf"is a {request.node.callspec.id.partition('-')[0]}, not a bank"):
+        open_bank(tmp_path / "bank.sqlite", read_only=read_only)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_lock_whose_file_was_taken_away_keeps_nobody_out_and_is_not_taken_for_one(tmp_path, monkeypatch):
+    """Between opening the lock's file and locking it, its holder closes: the one that is locked then is no longer there."""
+    path = tmp_path / "bank.sqlite"
+    holder = open_bank(path)
+    real, closed = fcntl.flock, []
+
+    def flock(file, how):
+        if not closed:
+            closed.append(True)
+            holder.close()
+        real(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with open_bank(path):
+        assert path.with_name("bank.sqlite.lock").exists()
+        with pytest.raises(BankError, match="being written"):
+            open_bank(path)

@@ -33,7 +33,9 @@ class Bench:
         self.bank: Bank = open_bank(path, embedder=embedder)
         self.engine = ScriptedEngine(reply, max_context=context)
         config = ExtractorConfig.model_validate({"sampling": {"max_new_tokens": 200}})
-        extractor = Extractor(self.engine, self.engine.codec, PromptSet.load("compact"), config, run_seed=0, instructions="")
+        extractor = Extractor(
+            self.engine, self.engine.codec, PromptSet.load("compact"), config, run_seed=0, instructions=lambda task: ""
+        )
         self.tally = Tally()
         self.merger = Merger(self.bank, extractor, MergeConfig.model_validate({"chunk": 4, **settings}), self.tally)
 

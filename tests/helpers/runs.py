@@ -68,7 +68,7 @@ def newest_checkpoint(directory: Path) -> Path:
 class Parity(Suite):
     """No game at all: an action with an odd number of letters wins, a longer one pays a little more.
 
-    `fault` ("raised", "hung", "nan", "bytes") strikes at every `every`-th step that is taken, over all environments.
+    `fault` ("raised", "hung", "nan", "huge", "bytes", "silent") strikes at every `every`-th step that is taken, over all environments.
     """
 
     name = "parity"
@@ -83,10 +83,17 @@ class Parity(Suite):
 
     def tasks(self, split: Split) -> Sequence[Task]:
         numbers = range(2) if split == "train" else range(2, 2 + self.heldout)
-        return [Task(f"parity/{n}", self.name, f"Find the exit of room {n}.", n, split, f"parity/{n}") for n in numbers]
+        return [Task(f"{self.name}/{n}", self.name, f"Find the exit of room {n}.", n, split, f"{self.name}/{n}") for n in numbers]
 
     def make_env(self) -> "ParityEnv":
         return ParityEnv(self)
+
+
+class Oddity(Parity):
+    """The same game under another name and other rules."""
+
+    name = "oddity"
+    instructions = "Say a word of odd length."
 
 
 class ParityEnv:
@@ -108,10 +115,22 @@ class ParityEnv:
             raise RuntimeError("the level fell apart")
         if self.suite.fault == "hung":
             time.sleep(1.0)
-        return {"nan": (result[0], float("nan"), *result[2:]), "bytes": (b"bytes", *result[1:])}.get(self.suite.fault, result)
+        rewards = {"nan": float("nan"), "huge": 1e308}
+        if self.suite.fault in rewards:
+            return (result[0], rewards[self.suite.fault], *result[2:])
+        return (b"bytes", *result[1:]) if self.suite.fault == "bytes" else (*result[:2], True, False, {})
 
     def close(self) -> None:
         pass
+
+
+def mixture_config(directory: Path, oddity: str = "", *overrides: str) -> Config:
+    """A tiny run on a mixture of `Parity`, which gets two groups of three, and `Oddity`, whose options are TOML."""
+    first = "{suite = 'helpers.runs:Parity', weight = 2}"
+    second = f"{{suite = 'helpers.runs:Oddity', options = {{{oddity}}}}}"
+    suites = f"{{parity = {first}, oddity = {second}}}"
+    options = ("env.suite=mixture", f"env.options={{suites = {suites}}}", "env.groups_per_step=3", "merge.interval=3")
+    return tiny_config(directory, *options, *overrides)
 
 
 def parity_config(directory: Path, *overrides: str) -> Config:

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.envs.minihack.compass import STEPS
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
+from complementary_rl.envs.names import ADJECTIVES, NOUNS
 from complementary_rl.errors import UserError
 from complementary_rl.models.embedded import names, resolve
 from complementary_rl.types import Message

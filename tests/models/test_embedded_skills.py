@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.envs.minihack.dark_rooms import DarkRooms
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
+from complementary_rl.envs.names import ADJECTIVES, NOUNS
 from complementary_rl.models.embedded import resolve
 from complementary_rl.seeds import rng
 from complementary_rl.types import Message

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from helpers.run_dirs import make_quickstart, make_run
 
-from complementary_rl.report.bankview import failed_entries, shortened, top_entries
+from complementary_rl.readable import shortened
+from complementary_rl.report.bankview import failed_entries, top_entries
 from complementary_rl.report.curves import extractor_pictures, training_pictures
 from complementary_rl.report.episodes import arm_of, chosen_episodes
 from complementary_rl.report.findings import differences, sentence, tiles

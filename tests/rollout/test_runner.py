@@ -19,7 +19,7 @@ from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.plan import EpisodePlan, Shown
 from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.rollout.tool import NO_ANSWER, parse_question
-from complementary_rl.types import Condition
+from complementary_rl.types import Condition, Task
 
 HINT, NOTHING = Shown(((3, "say go"),)), Shown()
 PARAMS = SamplingParams(temperature=0.7, max_new_tokens=16)
@@ -45,7 +45,7 @@ class Played:
         *,
         budget: int = 2,
         timeout: float = 5.0,
-        max_turns: int = 5,
+        max_turns: int | None = 5,
         ask: Any = None,
         gate: Any = None,
     ) -> None:
@@ -157,6 +157,26 @@ def test_every_turn_has_its_own_seed_whatever_else_is_in_the_batch() -> None:
 def test_the_turn_limit_ends_an_episode_without_success() -> None:
     episode = play([plan()], max_turns=2).episodes["e"]
     assert (episode.stop_reason, episode.n_actions, episode.success, episode.reward) == ("turns", 2, False, 0.0)
+
+
+def test_rules_and_turn_limit_are_those_of_the_task() -> None:
+    class PerTask(CountSuite):
+        def instructions_for(self, task: Task) -> str:
+            return f"Rules of {task.id}."
+
+        def max_turns_for(self, task: Task) -> int:
+            return 1 + task.seed
+
+    played = Played(ScriptedActor(), PerTask())
+    plans = [plan("short", task=task(0)), plan("long", task=task(1))]
+    asyncio.run(played.run(plans, max_turns=None))
+    assert {name: episode.n_actions for name, episode in played.episodes.items()} == {"short": 1, "long": 2}
+    played.runner.prompts = PromptSet.load("instruct")
+    opened = played.runner.codec.decode(played.runner.opening(task(1), "at 1 2", [], False))
+    assert opened.count("Rules of count/1.") == 1
+    again = Played(ScriptedActor(), PerTask())
+    asyncio.run(again.run(plans, max_turns=2))
+    assert again.episodes["short"].n_actions == 2, "a limit that is given holds for every task"
 
 
 def test_a_full_context_ends_an_episode_and_what_was_played_stays() -> None:
@@ -320,7 +340,8 @@ FAULTS: dict[str, Callable[[CountEnv, str, Step], Any]] = {
     "raised": _raise,
     "hung": _hang,
     "bad_observation": lambda env, action, result: (b"bytes", *result[1:]),
-    "bad_reward": lambda env, action, result: (result[0], float("nan"), *result[2:]),
+    "bad_reward": lambda env, action, result: (result[0], 1e308, *result[2:]),
+    "bad_success": lambda env, action, result: (*result[:2], True, False, {}),
 }
 
 

@@ -8,6 +8,7 @@ from helpers.runs import bank_tables, parity_config, timeless, tiny_config
 from helpers.suites import task
 
 from complementary_rl.config_file import load_config
+from complementary_rl.envs.protocol import Part
 from complementary_rl.errors import CheckpointError, UserError
 from complementary_rl.training.evaluation import FREE, GUIDED, SHUFFLED, Evaluation, select_tasks
 from complementary_rl.training.run import evaluate_run, train
@@ -88,9 +89,10 @@ def test_without_a_checkpoint_there_is_nothing_to_evaluate(tmp_path: Path) -> No
 
 
 def test_select_tasks_keeps_the_order_asked_for() -> None:
-    tasks = [task(0), task(1), task(2)]
-    assert [t.id for t in select_tasks(tasks, ["count/2", "count/0"])] == ["count/2", "count/0"]
-    assert select_tasks(tasks, []) == tasks
+    parts = [Part("a", [task(0), task(1), task(2)], 3.0), Part("b", [task(3)]), Part("c", [task(4)])]
+    chosen = select_tasks(parts, ["count/4", "count/2", "count/0"])
+    assert [(part.name, [t.id for t in part.tasks]) for part in chosen] == [("a", ["count/2", "count/0"]), ("c", ["count/4"])]
+    assert select_tasks(parts, []) == parts
 
 
 def test_an_evaluation_that_cannot_be_played_is_refused_before_training(tmp_path: Path) -> None:

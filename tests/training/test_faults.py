@@ -1,6 +1,7 @@
 """Environments that fail, a disk that is full, an extractor that writes garbage: counted and survived, or stopped with a reason."""
 
 import math
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,14 @@ from complementary_rl.training import schedule
 from complementary_rl.training.metrics import MetricsLog, write_episodes
 from complementary_rl.training.run import train
 
-FAULTS = {"raised": "raised", "hung": "hung", "nan": "bad_reward", "bytes": "bad_observation"}
+FAULTS = {
+    "raised": "raised",
+    "hung": "(hung|not_tried)",
+    "nan": "bad_reward",
+    "huge": "bad_reward",
+    "bytes": "bad_observation",
+    "silent": "bad_success",
+}
 
 
 def faulty(fault: str, every: int) -> tuple[str, ...]:
@@ -36,9 +44,17 @@ def test_a_few_faults_are_counted_and_survived(fault: str, tmp_path: Path) -> No
     summary = train(parity_config(run, *faulty(fault, 9), "env.fault_budget=64"))
     events = [record["message"] for record in records(run, "event") if "lost" in record["message"]]
     assert events
-    assert all(f"environment {FAULTS[fault]}" in event for event in events)
+    assert all(re.search(f"environment {FAULTS[fault]}:", event) for event in events)
     assert summary.methods["complementary"].episodes == 24 - len(events)
     assert all(math.isfinite(record["actor"].get("grad_norm", 0.0)) for record in records(run, "step"))
+
+
+@pytest.mark.parametrize("schedule_name", ["lockstep", "async"])
+def test_a_run_that_lost_every_episode_is_no_trained_run(schedule_name: str, tmp_path: Path) -> None:
+    options = ("env.fault_budget=1000", "run.steps=2", f"run.schedule={schedule_name}")
+    with pytest.raises(InfrastructureError, match=r"nothing was trained: all 16 episodes .*metrics\.jsonl.*crl envs check"):
+        train(parity_config(tmp_path / "run", *faulty("silent", 1), *options))
+    assert not (tmp_path / "run" / "summary.json").exists()
 
 
 def test_an_evaluation_stays_paired_when_episodes_are_lost(tmp_path: Path) -> None:

@@ -183,10 +183,10 @@ def test_rules_come_from_the_transcript_or_else_from_the_suite_whose_task_it_is(
     traces = write_traces(tmp_path / "traces.jsonl", lines)
     read = [line.transcript for line in from_transcripts._lines(traces, filing, "default") if hasattr(line, "transcript")]
     assert [(t.instructions, t.task.scope) for t in read] == [
-        (None, "parity/0"),
+        ("Say an odd word.", "parity/0"),
         ("", "default"),
         ("mind the gap", "parity/1"),
-        (None, "mine"),
+        ("Say an odd word.", "mine"),
     ]
 
 

@@ -41,6 +41,25 @@ def test_a_given_bank_is_copied_with_its_outcomes_and_without_its_past(given: Pa
     assert all(entry.generation_id is None and entry.scope == "parity/0" and entry.created_step == 0 for entry in entries)
 
 
+def test_what_came_with_a_given_bank_is_undone_like_anything_else(given: Path, tmp_path: Path) -> None:
+    with open_bank(tmp_path / "bank.sqlite") as bank:
+        start_from(given, bank, BankConfig())
+        before = bank.entries()
+        north, west, south = (entry.id for entry in before)
+        merged = bank.merge([north, west], "the exit is in the north-west", step=1).entry_id
+        merge = bank.log(1)[0].id
+        with pytest.raises(BankError, match=rf"built on since; revert first, in this order: {merge} \(merge\)"):
+            bank.revert(1, step=1)
+        done = bank.revert(merge, step=2)
+        assert (done.revived, done.retired) == ([north, west], [merged])
+        assert bank.entries() == before, "with the outcomes they came with"
+        given_by = next(record.id for record in bank.history(south) if record.kind == "add")
+        assert bank.revert(given_by, step=3).retired == [south]
+        assert [entry.id for entry in bank.entries()] == [north, west]
+        assert bank.rebuild(0) == before
+        assert bank.rebuild(3) == bank.entries()
+
+
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 def test_an_export_is_as_good_as_a_bank(given: Path, tmp_path: Path, form: str) -> None:
     if form == "parquet":

@@ -2,22 +2,26 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from complementary_rl.cli.errors import overrides_from, writing
+from complementary_rl.cli.output import say
 from complementary_rl.cli.train import run_config
 from complementary_rl.config import Config
 from complementary_rl.errors import UserError
 from complementary_rl.experience.bank import Bank, LogRecord
 from complementary_rl.experience.embedding import make_embedder
 from complementary_rl.experience.transfer import is_export
+from complementary_rl.readable import printable, shortened
 from complementary_rl.types import Entry
 
 FILE = "bank.sqlite"
+LISTED_CHARACTERS = 300
+"""Of a text in a list; `crl bank show` prints all of it."""
 
 
 def show_entries(run: Path, limit: int, *, retired: bool, at_step: int | None) -> None:
@@ -31,7 +35,7 @@ def show_entries(run: Path, limit: int, *, retired: bool, at_step: int | None) -
         entries.sort(key=lambda e: (-e.stats.successes, e.stats.failures, e.id))
         _print_table([(entry, None) for entry in entries[:limit]])
         counts = bank.counts() if at_step is None else {"size": len(entries), "at step": at_step}
-    typer.echo("  ".join(f"{name} {value:g}" for name, value in counts.items()))
+    say("  ".join(f"{name} {value:g}" for name, value in counts.items()))
 
 
 def show_entry(run: Path, entry_id: int) -> None:
@@ -54,9 +58,10 @@ def show_entry(run: Path, entry_id: int) -> None:
         "retrieved": f"{stats.retrieved}, last at step {stats.last_retrieved_step}",
         "trained": stats.trained,
     }.items():
-        typer.echo(f"{name:<11} {value}")
+        lines = str(value).split("\n")
+        say(f"{name:<11} " + f"\n{'':<11} ".join(lines))
     for route in routes:
-        typer.echo(
+        say(
             f"{'elsewhere':<11} {route.scope}: {route.successes} of {route.rollouts} rollouts won, {route.expected:.1f} expected of "
             f"free ones{'; no longer offered there' if route.blocked else ''}"
         )
@@ -85,14 +90,12 @@ def revert(run: Path, operation_id: int) -> None:
     """Undo an operation at the bank's newest step, and tell what became of which entry."""
     with _open(run, read_only=False) as bank:
         done = bank.revert(operation_id, step=bank.last_step)
-    typer.echo(f"reverted operation {operation_id} ({done.undone.kind}) by operation {done.operation_id}")
+    say(f"reverted operation {operation_id} ({done.undone.kind}) by operation {done.operation_id}")
     for what, ids in {"live again": done.revived, "retired": done.retired, "evicted to make room": done.evicted}.items():
         if ids:
-            typer.echo(f"{what}: {', '.join(map(str, ids))}")
+            say(f"{what}: {', '.join(map(str, ids))}")
     if (run / "checkpoints").exists():
-        typer.echo(
-            f"--resume takes the run back to its checkpoint; a new run with --bank.source {run / FILE} starts from this bank"
-        )
+        say(f"--resume takes the run back to its checkpoint; a new run with --bank.source {run / FILE} starts from this bank")
 
 
 def export(run: Path, output: Path, form: str | None) -> None:
@@ -102,7 +105,7 @@ def export(run: Path, output: Path, form: str | None) -> None:
     form = form or output.suffix.removeprefix(".")
     with _open(run) as bank:
         written = bank.export_parquet(output) if form == "parquet" else bank.export_jsonl(output)
-    typer.echo(f"exported {written} rows to {output}")
+    say(f"exported {written} rows to {output}")
 
 
 def import_(
@@ -120,7 +123,7 @@ def import_(
         raise UserError(f"{source} is an exported bank, which comes back as it was; the options are for transcripts")
     with writing(run):
         run.mkdir(parents=True, exist_ok=True)
-    typer.echo(f"imported {Bank.import_from(source, run / FILE)} rows into {run / FILE}")
+    say(f"imported {Bank.import_from(source, run / FILE)} rows into {run / FILE}")
 
 
 def _open(run: Path, *, read_only: bool = True) -> Bank:
@@ -129,14 +132,14 @@ def _open(run: Path, *, read_only: bool = True) -> Bank:
         raise UserError(f"{run} holds no {FILE}; give the directory of a run whose method keeps experience")
     config = run_config(run) if (run / "config.toml").exists() else Config()
     embedder = make_embedder(config.bank.embedder)
-    return Bank.open(path, config.bank, embedder, run_id=None, read_only=read_only, retrieval=config.retrieval)
+    return Bank.open(path, config.bank, embedder, run_id=None, read_only=read_only, make=False, retrieval=config.retrieval)
 
 
 def _print_log(records: list[LogRecord]) -> None:
     for record in records:
         fate = "" if record.reverted_by is None else f"(reverted by {record.reverted_by}) "
-        payload = json.dumps(record.payload, ensure_ascii=False)
-        typer.echo(f"operation {record.id:>6}  step {record.step:>5}  {record.kind:<7} {fate}{payload}")
+        payload = json.dumps({name: _listed(value) for name, value in record.payload.items()}, ensure_ascii=False)
+        say(f"operation {record.id:>6}  step {record.step:>5}  {record.kind:<7} {fate}{payload}")
 
 
 def _print_table(rows: list[tuple[Entry, float | None]]) -> None:
@@ -144,6 +147,11 @@ def _print_table(rows: list[tuple[Entry, float | None]]) -> None:
     for entry, similarity in rows:
         stats = entry.stats
         numbers = [stats.successes, stats.failures, stats.shown, entry.created_step]
-        cells: list[str | Text] = [str(entry.id), Text(entry.text), Text(entry.key_text), *map(str, numbers)]
+        texts = [Text(printable(_listed(text))) for text in (entry.text, entry.key_text)]
+        cells: list[str | Text] = [str(entry.id), *texts, *map(str, numbers)]
         table.add_row(*cells, *([] if similarity is None else [f"{similarity:.2f}"]))
     Console().print(table)
+
+
+def _listed(value: Any) -> Any:
+    return shortened(value, LISTED_CHARACTERS) if isinstance(value, str) else value

@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from complementary_rl.cli.output import warn
 from complementary_rl.errors import InfrastructureError, UserError
 
 P = ParamSpec("P")
@@ -24,16 +25,26 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except UserError as error:
-            typer.secho(f"error: {error}", err=True, fg="red")
+            warn(f"error: {error}", "red")
             raise typer.Exit(USER_ERROR) from None
         except InfrastructureError as error:
-            typer.secho(f"stopped: {error}", err=True, fg="red")
+            warn(f"stopped: {error}", "red")
             raise typer.Exit(INFRASTRUCTURE_ERROR) from None
         except KeyboardInterrupt:
-            typer.secho("interrupted; continue with --resume", err=True, fg="yellow")
+            warn("interrupted")
             raise typer.Exit(INTERRUPTED) from None
 
     return wrapped
+
+
+@contextmanager
+def resumable(how: str) -> Iterator[None]:
+    """Around what can be gone on with after an interrupt: says `how`."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        warn(f"interrupted; {how}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager

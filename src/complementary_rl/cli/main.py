@@ -8,6 +8,7 @@ import typer
 
 from complementary_rl import __version__
 from complementary_rl.cli.errors import friendly
+from complementary_rl.cli.output import say
 
 # NumPy's BLAS starts a thread per core, and they spin at barriers; the parallel searches of a bank are the parallelism. Read when NumPy
 # is first imported.
@@ -21,9 +22,12 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 bank_app = typer.Typer(help="Look into a run's experience bank and its past, undo an operation, move it.", no_args_is_help=True)
-envs_app = typer.Typer(help="List suites and check environments, yours included.", no_args_is_help=True)
+envs_app = typer.Typer(help="List suites, check environments, yours included, and play them.", no_args_is_help=True)
 app.add_typer(bank_app, name="bank")
 app.add_typer(envs_app, name="envs")
+
+LARGEST_ID = 2**63 - 1
+"""Of an entry or operation: SQLite's integers have 64 bits."""
 
 RunArgument = Annotated[Path, typer.Argument(help="Run directory, such as runs/quickstart/complementary.")]
 OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -32,7 +36,7 @@ OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 @app.callback(invoke_without_command=True)
 def main(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        typer.echo(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -79,7 +83,7 @@ def report(run: RunArgument) -> None:
     """Write one self-contained HTML report of a run, or of a directory of runs."""
     from complementary_rl.report.html import write_report
 
-    typer.echo(f"report: {write_report(run)}")
+    say(f"report: {write_report(run)}")
 
 
 @app.command()
@@ -102,14 +106,14 @@ def configs() -> None:
 
     for name, path in shipped().items():
         first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        typer.echo(f"{name:<28} {first}")
+        say(f"{name:<28} {first}")
 
 
 @bank_app.command("ls")
 @friendly
 def bank_ls(
     run: RunArgument,
-    limit: Annotated[int, typer.Option(help="Entries shown.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Entries shown.")] = 20,
     retired: Annotated[bool, typer.Option(help="Retired entries as well.")] = False,
     at_step: Annotated[int | None, typer.Option(help="As it was at the end of that step, rebuilt from the log.")] = None,
 ) -> None:
@@ -121,7 +125,7 @@ def bank_ls(
 
 @bank_app.command("show")
 @friendly
-def bank_show(run: RunArgument, entry: Annotated[int, typer.Argument(help="Entry id.")]) -> None:
+def bank_show(run: RunArgument, entry: Annotated[int, typer.Argument(max=LARGEST_ID, help="Entry id.")]) -> None:
     """Show one entry with its statistics and the generation that wrote it."""
     from complementary_rl.cli import bank
 
@@ -130,7 +134,7 @@ def bank_show(run: RunArgument, entry: Annotated[int, typer.Argument(help="Entry
 
 @bank_app.command("search")
 @friendly
-def bank_search(run: RunArgument, query: str, limit: Annotated[int, typer.Option(help="Entries shown.")] = 10) -> None:
+def bank_search(run: RunArgument, query: str, limit: Annotated[int, typer.Option(min=1, help="Entries shown.")] = 10) -> None:
     """Find the entries nearest to a text."""
     from complementary_rl.cli import bank
 
@@ -139,7 +143,7 @@ def bank_search(run: RunArgument, query: str, limit: Annotated[int, typer.Option
 
 @bank_app.command("history")
 @friendly
-def bank_history(run: RunArgument, entry: Annotated[int, typer.Argument(help="Entry id.")]) -> None:
+def bank_history(run: RunArgument, entry: Annotated[int, typer.Argument(max=LARGEST_ID, help="Entry id.")]) -> None:
     """Show the operations on an entry, its ancestors and its descendants."""
     from complementary_rl.cli import bank
 
@@ -148,7 +152,7 @@ def bank_history(run: RunArgument, entry: Annotated[int, typer.Argument(help="En
 
 @bank_app.command("log")
 @friendly
-def bank_log(run: RunArgument, limit: Annotated[int, typer.Option(min=1, help="Operations shown.")] = 20) -> None:
+def bank_log(run: RunArgument, limit: Annotated[int, typer.Option(min=1, max=LARGEST_ID, help="Operations shown.")] = 20) -> None:
     """Show the newest operations of the whole bank."""
     from complementary_rl.cli import bank
 
@@ -158,7 +162,8 @@ def bank_log(run: RunArgument, limit: Annotated[int, typer.Option(min=1, help="O
 @bank_app.command("revert")
 @friendly
 def bank_revert(
-    run: RunArgument, operation: Annotated[int, typer.Argument(help="Operation id, from `crl bank log` or `history`.")]
+    run: RunArgument,
+    operation: Annotated[int, typer.Argument(max=LARGEST_ID, help="Operation id, from `crl bank log` or `history`.")],
 ) -> None:
     """Undo an operation: what it retired comes back, what it made retires. What was built on it has to be reverted first."""
     from complementary_rl.cli import bank
@@ -209,7 +214,7 @@ def envs_ls() -> None:
     from complementary_rl.envs.registry import suite_names
 
     for name in suite_names():
-        typer.echo(name)
+        say(name)
 
 
 @envs_app.command("check", context_settings=OVERRIDES)
@@ -223,6 +228,30 @@ def envs_check(
     from complementary_rl.cli.envs import check
 
     check(name, context.args, episodes)
+
+
+@envs_app.command("play", context_settings=OVERRIDES)
+@friendly
+def envs_play(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Suite name, or module:attribute of your own; not with --run.")] = None,
+    task: Annotated[str | None, typer.Option(help="Task id. [the first of the split]")] = None,
+    split: Annotated[str, typer.Option(help="train or heldout.")] = "train",
+    seed: Annotated[int, typer.Option(help="Seed of the first episode; later ones count up.")] = 0,
+    policy: Annotated[str, typer.Option(help="Who plays: hand, random, or expert where the suite knows one.")] = "hand",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes played, over the tasks in turn.")] = 1,
+    run: Annotated[Path | None, typer.Option(help="Watch the actor of this run instead, on its own suite.")] = None,
+) -> None:
+    """Play a task by hand: one action a line; ? shows the rules, Ctrl-D leaves. Or watch chance, an expert, or a trained actor.
+
+    Options of the suite are given as --rooms 4, those that this command has too as --suite.seed 4.
+    """
+    from complementary_rl.cli import play
+
+    if run is not None:
+        play.watch_run(run, name, task, split, episodes, context.args)
+    else:
+        play.play(name, context.args, task=task, split=split, seed=seed, policy=policy, episodes=episodes)
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import typer
-
 from complementary_rl.cli.errors import writing
+from complementary_rl.cli.output import say, warn
 from complementary_rl.config_file import load_config
 from complementary_rl.configs import find_config
 from complementary_rl.errors import InfrastructureError, UserError
@@ -39,23 +38,23 @@ def run_quickstart(directory: Path, steps: int | None, seed: int) -> None:
                 )
     except KeyboardInterrupt:
         commands = "\n".join(f"  crl train {run / 'config.toml'} --resume" for run in runs.values())
-        typer.echo(f"each run can be taken to its end by itself:\n{commands}\n  crl report {directory}", err=True)
+        warn(f"each run can be taken to its end by itself:\n{commands}\n  crl report {directory}")
         raise
     finally:
         for process in processes.values():
             if process.poll() is None:
                 process.terminate()
     summary = combine_summaries(directory, list(runs.values()))
-    typer.echo(str(summary))
-    typer.echo(f"summary: {directory / 'summary.json'}")
-    typer.echo(f"report:  {write_report(directory)}")
+    say(str(summary))
+    say(f"summary: {directory / 'summary.json'}")
+    say(f"report:  {write_report(directory)}")
 
 
 def _check_environment() -> None:
     config = load_config(find_config(CONFIG))
-    from complementary_rl.envs.registry import make_suite
+    from complementary_rl.envs.registry import configured_suite
 
-    make_suite(config.env.suite, **config.env.options)
+    configured_suite(config.env)
 
 
 def _start(method: str, run: Path, steps: int | None, seed: int) -> "subprocess.Popen[bytes]":

@@ -4,9 +4,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-import typer
-
-from complementary_rl.cli.errors import overrides_from, writing
+from complementary_rl.cli.errors import overrides_from, resumable, writing
+from complementary_rl.cli.output import say
 from complementary_rl.config import Config
 from complementary_rl.config_file import dump_config, load_config
 from complementary_rl.configs import find_config
@@ -17,18 +16,19 @@ def run_train(name: str, arguments: list[str], *, dry_run: bool, resume: bool, q
     """Train, showing progress; prints where the summary is."""
     config = load_config(find_config(name), overrides_from(arguments))
     if dry_run:
-        typer.echo(dump_config(config), nl=False)
+        say(dump_config(config).rstrip("\n"))
         return
     from complementary_rl.report.progress import Progress
     from complementary_rl.training.run import run_directory, train
 
     command = " ".join(["crl", *sys.argv[1:]])
-    if quiet:
-        train(config, resume=resume, command=command)
-    else:
-        with Progress(config.run.steps, config.run.name) as progress:
-            train(config, resume=resume, on_record=progress.record, command=command)
-    typer.echo(f"summary: {run_directory(config) / 'summary.json'}")
+    with resumable("continue with --resume"):
+        if quiet:
+            train(config, resume=resume, command=command)
+        else:
+            with Progress(config.run.steps, config.run.name) as progress:
+                train(config, resume=resume, on_record=progress.record, command=command)
+    say(f"summary: {run_directory(config) / 'summary.json'}")
 
 
 def run_config(run: Path) -> Config:
@@ -40,7 +40,7 @@ def run_config(run: Path) -> Config:
 
 
 def run_eval(run: Path, arguments: list[str]) -> None:
-    """Evaluate the newest checkpoint; prints a line per arm and leaves the run as it was."""
+    """Evaluate the newest checkpoint; prints a line per arm, and per part of a mixture, and leaves the run as it was."""
     from complementary_rl.training.evaluation import arm_estimates
     from complementary_rl.training.run import evaluate_run
 
@@ -51,10 +51,11 @@ def run_eval(run: Path, arguments: list[str]) -> None:
     base = run_config(run)
     config = load_config(run / "config.toml", [f"run.dir={run.as_posix()!r}", *overrides])
     result = asyncio.run(evaluate_run(base, config.eval))
-    for arm, episodes in result.episodes.items():
-        estimates = arm_estimates(episodes, base.run.seed)
-        parts = [f"{name} {estimate.text('.3f')}" for name, estimate in estimates.items()]
-        typer.echo(f"{arm:<9} {'  '.join(parts)}  n={len(episodes)}")
+    for part, arms in {"": result.episodes, **result.parts}.items():
+        for arm, episodes in arms.items():
+            estimates = arm_estimates(episodes, base.run.seed)
+            told = [f"{name} {estimate.text('.3f')}" for name, estimate in estimates.items()]
+            say(f"{arm:<9} {'  '.join(told)}  n={len(episodes)}{f'  {part}' if part else ''}")
 
 
 def run_export(run: Path, output: Path) -> None:
@@ -65,4 +66,4 @@ def run_export(run: Path, output: Path) -> None:
     with writing(output):
         exported = export_run(config, output)
     for path in exported:
-        typer.echo(f"exported: {path}")
+        say(f"exported: {path}")

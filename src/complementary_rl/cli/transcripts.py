@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from complementary_rl.cli.bank import FILE
-from complementary_rl.cli.errors import INTERRUPTED
+from complementary_rl.cli.errors import resumable
+from complementary_rl.cli.output import say, warn
 from complementary_rl.config import Config
 from complementary_rl.config_file import load_config
 from complementary_rl.configs import find_config
@@ -33,23 +34,20 @@ def _config(run: Path, name: str | None, overrides: list[str]) -> Config:
 
 def import_transcripts(run: Path, source: Path, config_name: str | None, overrides: list[str], *, scope: str, strict: bool) -> None:
     """Distil transcripts into the bank of `run`, showing progress. Exits with 1 when none could be distilled."""
-    config = _config(run, config_name, overrides)
-    filing = Filing(config)
-    found = look_through(source, filing, scope=scope, strict=strict)
-    if filing.unknown:
-        _warn(f"transcripts are filed as they say, since env.suite cannot be asked: {filing.unknown}")
-    for line in found.refused:
-        _warn(f"refused {line}")
-    try:
-        with _Progress(found.readable) as progress:
-            asyncio.run(distil_transcripts(source, run / FILE, config, filing, found, scope=scope, on_batch=progress.show))
-    except KeyboardInterrupt:
-        _print_outcome(found, run / FILE)
-        _warn("interrupted; what was distilled is kept, call it again to go on")
-        raise typer.Exit(INTERRUPTED) from None
-    except InfrastructureError:
-        _print_outcome(found, run / FILE)
-        raise
+    with resumable("what was distilled is kept, call it again to go on"):
+        config = _config(run, config_name, overrides)
+        filing = Filing(config)
+        found = look_through(source, filing, scope=scope, strict=strict)
+        if filing.unknown:
+            warn(f"transcripts are filed as they say, since env.suite cannot be asked: {filing.unknown}")
+        for line in found.refused:
+            warn(f"refused {line}")
+        try:
+            with _Progress(found.readable) as progress:
+                asyncio.run(distil_transcripts(source, run / FILE, config, filing, found, scope=scope, on_batch=progress.show))
+        except (KeyboardInterrupt, InfrastructureError):
+            _print_outcome(found, run / FILE)
+            raise
     _print_outcome(found, run / FILE)
     if found.done == len(found.set_aside):
         raise typer.Exit(1)
@@ -57,7 +55,7 @@ def import_transcripts(run: Path, source: Path, config_name: str | None, overrid
 
 def _print_outcome(found: Import, bank: Path) -> None:
     for item in found.set_aside:
-        _warn(f"set aside {item.episode_id}: {item.cause}")
+        warn(f"set aside {item.episode_id}: {item.cause}")
     counts = found.counts
     rows: dict[str, Mapping[str, int]] = {
         "transcripts": {
@@ -77,12 +75,8 @@ def _print_outcome(found: Import, bank: Path) -> None:
     }
     for name, numbers in rows.items():
         if numbers:
-            typer.echo(f"{name:<15} {'  '.join(f'{what} {number}' for what, number in numbers.items())}")
-    typer.echo(f"{'bank':<15} {found.entries} entries in {bank}")
-
-
-def _warn(text: str) -> None:
-    typer.secho(text, err=True, fg="yellow")
+            say(f"{name:<15} {'  '.join(f'{what} {number}' for what, number in numbers.items())}")
+    say(f"{'bank':<15} {found.entries} entries in {bank}")
 
 
 class _Progress:
@@ -114,4 +108,4 @@ class _Progress:
         done, when = self._last
         if found.done - done >= max(1, self._total // PLAIN_LINES) or time.monotonic() - when >= PLAIN_SECONDS:
             self._last = (found.done, time.monotonic())
-            typer.echo(f"distilled {found.done}/{self._total}  bank {found.entries}")
+            say(f"distilled {found.done}/{self._total}  bank {found.entries}")

@@ -56,7 +56,8 @@ class Report:
 def check_env(suite: Suite, *, episodes: int = 4, seed: int = 0, timeout: float = 10.0) -> Report:
     """Play `episodes` episodes of both splits with odd and random texts and report what breaks the protocol; never raises for it.
 
-    Actions are drawn from the words of the instructions and observations, and from texts that a model might well produce.
+    Actions are drawn from ``info["actions"]`` where it is given, from the words of the instructions and observations, and from texts
+    that a model might well produce.
     `timeout` is the seconds one reset or step may take. Raises UserError when `episodes` is below 1.
     """
     if episodes < 1:
@@ -94,6 +95,8 @@ def _check_suite(suite: Suite, report: Report) -> list[Task]:
         report.problems.append("tasks('train') is empty: there is nothing to train on")
     if not splits["heldout"]:
         report.notes.append("there are no held-out tasks: evaluation can only use the training tasks")
+    if not report.problems:
+        report.problems += [problem for split, tasks in splits.items() for problem in _rule_problems(suite, split, tasks)]
     if report.problems:
         return []
     report.problems += _overlaps(splits["train"], splits["heldout"])
@@ -124,6 +127,25 @@ def _task_problems(split: Split, tasks: Sequence[object]) -> list[str]:
                 f"task {task.id!r} has no description; it is shown to the actor and is the key under which experience is found"
             )
     return problems
+
+
+def _rule_problems(suite: Suite, split: Split, tasks: Sequence[Task]) -> list[str]:
+    """What is wrong with what the suite says of single tasks; of each kind of problem the first."""
+    problems: dict[str, str] = {}
+    parts = {task.id: part.name for part in suite.parts(split) for task in part.tasks}
+    for task in tasks:
+        instructions: object = suite.instructions_for(task)
+        max_turns: object = suite.max_turns_for(task)
+        part = suite.part_of(task)
+        if not isinstance(instructions, str):
+            problems.setdefault("rules", f"instructions_for({task.id!r}) must be text, not {type(instructions).__name__}")
+        if not isinstance(max_turns, int) or max_turns < 1:
+            problems.setdefault("limit", f"max_turns_for({task.id!r}) must be a whole number of at least 1, not {max_turns!r}")
+        if parts.pop(task.id, None) != part:
+            problems.setdefault("part", f"part_of({task.id!r}) is {part!r}, but parts({split!r}) has it elsewhere, or not at all")
+    if parts:
+        problems.setdefault("part", f"parts({split!r}) has the task {next(iter(parts))!r}, which tasks({split!r}) has not")
+    return list(problems.values())
 
 
 def _overlaps(train: Sequence[Task], heldout: Sequence[Task]) -> list[str]:

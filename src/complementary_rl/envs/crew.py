@@ -5,7 +5,8 @@ interpreter lock for ever; run such an environment in a process of its own.
 """
 
 import threading
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from time import monotonic
 from typing import Generic, TypeVar
@@ -19,6 +20,11 @@ _MESSAGE_CHARS = 500
 _GRACE = 0.001
 
 
+def what_was_raised(error: BaseException) -> str:
+    """Kind and message of an exception out of somebody else's code, of bounded length."""
+    return f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS]
+
+
 class Crew:
     """At most `size` threads, started when needed. `run` is called by one thread at a time."""
 
@@ -26,11 +32,17 @@ class Crew:
         self._size = size
         self._workers: list[_Worker] = []
 
-    def run(self, job: Callable[[int], T], count: int, timeout: float) -> list[T | EnvironmentFault]:
-        """The results of ``job(0) … job(count − 1)``, with a fault in place of those that raised or took over `timeout` seconds."""
+    def run(
+        self, job: Callable[[int], T], count: int, timeout: float, *, kinds: Sequence[str] | None = None
+    ) -> list[T | EnvironmentFault]:
+        """The results of ``job(0) … job(count − 1)``, with a fault in place of those that raised or took over `timeout` seconds.
+
+        Jobs of a kind (``kinds[i]``; without, all are of one) of which as many hung as there are threads, and none gave an answer, are
+        not tried any more, so that what hangs altogether costs the others about one time limit and not one for every few jobs.
+        """
         if not count:
             return []
-        batch = _Batch(job, count)
+        batch = _Batch(job, kinds or [""] * count, self._size)
         while len(self._workers) < min(self._size, count):
             self._workers.append(_Worker())
         for worker in self._workers:
@@ -59,17 +71,20 @@ class Crew:
 class _Batch(Generic[T]):
     """The jobs of one `Crew.run`, shared between its threads."""
 
-    def __init__(self, job: Callable[[int], T], count: int) -> None:
+    def __init__(self, job: Callable[[int], T], kinds: Sequence[str], most_hung: int) -> None:
         self._job = job
+        self._kinds = kinds
+        self._most_hung = most_hung
         self._lock = threading.Lock()
-        self._next = 0
-        self._count = count
+        self._waiting = deque(range(len(kinds)))
+        self._hung: Counter[str] = Counter()
+        self._answered: set[str] = set()
         self._running: dict[_Worker, tuple[int, float]] = {}
         self._results: dict[int, T | EnvironmentFault] = {}
         self.finished = threading.Event()
 
     def results(self) -> list[T | EnvironmentFault]:
-        return [self._results[index] for index in range(self._count)]
+        return [self._results[index] for index in range(len(self._kinds))]
 
     def work(self, worker: "_Worker") -> None:
         """Run jobs until none is left, or until this worker has been given up."""
@@ -81,7 +96,7 @@ class _Batch(Generic[T]):
             except EnvironmentFault as fault:
                 outcome = fault
             except BaseException as error:  # even SystemExit must not end the thread in silence
-                outcome = EnvironmentFault("raised", f"{type(error).__name__}: {error}"[:_MESSAGE_CHARS])
+                outcome = EnvironmentFault("raised", what_was_raised(error))
             index = self._take(worker) if self._put(worker, outcome) else None
 
     def patience(self, timeout: float) -> float:
@@ -91,25 +106,40 @@ class _Batch(Generic[T]):
         return max(oldest + timeout - monotonic(), _GRACE)
 
     def give_up(self, timeout: float) -> "list[_Worker]":
-        """Settle the overdue jobs as hung; returns the workers that are stuck in them."""
+        """Settle the overdue jobs as hung, and those of a hopeless kind with them; returns the workers that are stuck in them."""
         with self._lock:
             now = monotonic()
             stuck = [worker for worker, (_, started) in self._running.items() if now - started >= timeout]
             for worker in stuck:
                 index, _ = self._running.pop(worker)
+                self._hung[self._kinds[index]] += 1
                 self._settle(index, EnvironmentFault("hung", f"no answer within {timeout:g} s"))
-        return stuck
+            # Those that took the places of the first to hang have begun a moment ago and would cost the whole time limit again.
+            begun = [worker for worker, (index, _) in self._running.items() if self._is_hopeless(index)]
+            for worker in begun:
+                self._settle(
+                    self._running.pop(worker)[0],
+                    EnvironmentFault("hung", f"given up with others that gave no answer within {timeout:g} s"),
+                )
+            for index in [index for index in self._waiting if self._is_hopeless(index)]:
+                self._waiting.remove(index)
+                self._settle(index, EnvironmentFault("not_tried", f"others before it gave no answer within {timeout:g} s"))
+        return stuck + begun
+
+    def _is_hopeless(self, index: int) -> bool:
+        kind = self._kinds[index]
+        return self._hung[kind] >= self._most_hung and kind not in self._answered
 
     def cancel(self) -> None:
         """Start no further jobs."""
         with self._lock:
-            self._next = self._count
+            self._waiting.clear()
 
     def _take(self, worker: "_Worker") -> int | None:
         with self._lock:
-            if self._next == self._count:
+            if not self._waiting:
                 return None
-            index, self._next = self._next, self._next + 1
+            index = self._waiting.popleft()
             self._running[worker] = (index, monotonic())
             return index
 
@@ -118,12 +148,13 @@ class _Batch(Generic[T]):
             job = self._running.pop(worker, None)
             if job is None:
                 return False
+            self._answered.add(self._kinds[job[0]])
             self._settle(job[0], outcome)
             return True
 
     def _settle(self, index: int, outcome: T | EnvironmentFault) -> None:
         self._results[index] = outcome
-        if len(self._results) == self._count:
+        if len(self._results) == len(self._kinds):
             self.finished.set()
 
 

@@ -1,12 +1,11 @@
 """The part of `check_env` that plays: every episode twice, with random and odd actions, noting whatever breaks the protocol."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
-import numpy as np
-
+from complementary_rl.envs.playing import babble
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import StepResult, Suite
 from complementary_rl.errors import EnvironmentFault
@@ -16,15 +15,17 @@ from complementary_rl.types import Task
 # Texts a language model might send where an action is expected.
 _ODD_ACTIONS = ("", "?", "I am not sure what to do.", "\u65e5\u672c\u8a9e \U0001f600", "<|im_end|>", "north\nnorth", "x" * 5000)
 _ODD_SHARE = 0.15
-_PHRASE_LENGTHS = (1, 1, 1, 2, 3)
-_WORD = re.compile(r"[^\W_][\w-]*")
+_OFFERED_SHARE = 0.5
 _QUOTE_CHARS = 80
 _WORKERS = 8
 
 
 @dataclass(slots=True)
 class Played:
-    """One episode: `steps[t]` is (observation, reward, terminated, truncated, success) after ``actions[t]``."""
+    """One episode: `steps[t]` is (observation, reward, terminated, truncated, success) after ``actions[t]``.
+
+    `offered` is the newest ``info["actions"]``.
+    """
 
     key: str
     task: Task
@@ -32,6 +33,7 @@ class Played:
     opening: str = ""
     actions: list[str] = field(default_factory=list)
     steps: list[tuple[object, ...]] = field(default_factory=list)
+    offered: list[str] = field(default_factory=list)
     over: bool = False
     failed: bool = False
 
@@ -55,7 +57,6 @@ class Playtest:
         self.step_seconds = 0.0
         self._suite = suite
         self._pool = EnvPool(suite, timeout=timeout, workers=min(len(tasks), _WORKERS))
-        self._vocabulary = _WORD.findall(suite.instructions)
         self._kinds: set[str] = set()
 
     def run(self) -> None:
@@ -75,17 +76,18 @@ class Playtest:
                 self._fault(episode, "reset", result)
             else:
                 episode.opening = result[0]
-        for turn in range(self._suite.max_turns):
-            active = [episode for episode in self.episodes if not (episode.over or episode.failed)]
+                self._offer(episode, result[1])
+        limits = {episode.key: self._suite.max_turns_for(episode.task) for episode in self.episodes}
+        for turn in range(max(limits.values())):
+            active = [e for e in self.episodes if turn < limits[e.key] and not (e.over or e.failed)]
             for episode in active:
                 episode.actions.append(self._action(episode, turn))
             for episode, outcome in zip(active, self._pool.step([(e.key, e.actions[-1]) for e in active]), strict=True):
                 self._record(episode, outcome)
-        unfinished = sum(not (episode.over or episode.failed) for episode in self.episodes)
-        if unfinished:
-            self.notes.append(
-                f"{unfinished} episode(s) still ran after max_turns = {self._suite.max_turns} actions; a run ends them as failures"
-            )
+        unfinished = [limits[episode.key] for episode in self.episodes if not (episode.over or episode.failed)]
+        for limit in sorted(set(unfinished)):
+            count = unfinished.count(limit)
+            self.notes.append(f"{count} episode(s) still ran after max_turns = {limit} actions; a run ends them as failures")
         self._pool.release([episode.key for episode in self.episodes])
 
     def _record(self, episode: Played, outcome: StepResult | EnvironmentFault) -> None:
@@ -94,10 +96,8 @@ class Playtest:
             return
         episode.steps.append(_comparable(outcome))
         _, _, terminated, truncated, info = outcome
+        self._offer(episode, info)
         episode.over = terminated or truncated
-        if episode.over and not isinstance(info.get("success"), bool | np.bool_):
-            found = f"it is {info['success']!r}" if "success" in info else "it is missing"
-            self._problem("success", f"{episode}: when an episode ends info['success'] must be True or False; {found}")
 
     def _again(self, episode: Played) -> None:
         key = f"{episode.key}/again"
@@ -127,11 +127,18 @@ class Playtest:
     def _action(self, episode: Played, turn: int) -> str:
         random = rng("check-env", episode.seed, turn)
         observation = str(episode.steps[-1][0]) if episode.steps else episode.opening
-        words = [*self._vocabulary, *_WORD.findall(observation)]
-        if not words or random.random() < _ODD_SHARE:
-            return _ODD_ACTIONS[random.integers(len(_ODD_ACTIONS))]
-        start = random.integers(len(words))
-        return " ".join(words[start : start + random.choice(_PHRASE_LENGTHS)])
+        draw = random.random()
+        if episode.offered and draw < _OFFERED_SHARE:
+            return episode.offered[random.integers(len(episode.offered))]
+        words = "" if draw > 1 - _ODD_SHARE else babble(random, self._suite.instructions_for(episode.task), observation)
+        return words or _ODD_ACTIONS[random.integers(len(_ODD_ACTIONS))]
+
+    def _offer(self, episode: Played, info: dict[str, Any]) -> None:
+        offered: object = info.get("actions", episode.offered)
+        if isinstance(offered, Sequence) and not isinstance(offered, str) and all(isinstance(action, str) for action in offered):
+            episode.offered = list(offered)
+        else:
+            self._problem("actions", f"{episode}: info['actions'] must be a sequence of texts, not {_quote(offered)}")
 
     def _fault(self, episode: Played, where: str, fault: EnvironmentFault) -> None:
         episode.failed = True
@@ -152,9 +159,8 @@ class Playtest:
 
 
 def _comparable(result: StepResult) -> tuple[object, ...]:
-    observation, reward, terminated, truncated, info = result
-    success = info.get("success")
-    return observation, reward, terminated, truncated, bool(success) if isinstance(success, bool | np.bool_) else success
+    *others, info = result
+    return *others, info.get("success")
 
 
 def _quote(value: object) -> str:

@@ -1,16 +1,20 @@
 """Many environments stepped at once, by threads, such that no environment can take the others with it.
 
 Whatever an environment does wrong becomes an `EnvironmentFault` *value* in place of its result: ``raised``, ``hung`` (thread and
-environment are left behind), ``bad_observation`` (not text, or not the shape the protocol asks for) or ``bad_reward``.
+environment are left behind), ``not_tried`` (all before it of its part hung), ``bad_observation`` (not text, or not the shape the protocol
+asks for), ``bad_reward`` or ``bad_success``.
 """
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from complementary_rl.envs.crew import Crew
+import numpy as np
+
+from complementary_rl.envs.crew import Crew, what_was_raised
 from complementary_rl.envs.protocol import StepResult, Suite, TextEnv
 from complementary_rl.errors import EnvironmentFault
 from complementary_rl.types import Task
@@ -20,9 +24,12 @@ ResetResult = tuple[str, dict[str, Any]]
 # Closing is a courtesy to environments that behave; nobody waits longer for one that does not.
 _CLOSE_SECONDS = 5.0
 
+LARGEST_REWARD = 1e30
+"""Of one step, in size. Sums and variances of larger ones might not fit a float."""
+
 
 class EnvPool:
-    """Environments of one suite, made when needed (by several threads at a time) and reused between episodes.
+    """Environments of one suite, made when needed (by several threads at a time) and reused between episodes of the same part.
 
     `timeout` is the seconds one reset (making the environment included) or one step may take; `workers` the number of threads.
     Calls block; they may come from any thread and take their turns.
@@ -35,28 +42,29 @@ class EnvPool:
         self._timeout = timeout
         self._crew = Crew(workers)
         self._turn = threading.Lock()
-        self._idle: list[TextEnv] = []
-        self._playing: dict[str, TextEnv] = {}
+        self._idle: defaultdict[str, list[TextEnv]] = defaultdict(list)
+        self._playing: dict[str, tuple[str, TextEnv]] = {}
 
     def reset(self, jobs: Sequence[tuple[str, Task, int]]) -> list[ResetResult | EnvironmentFault]:
         """Begin the episodes (key, task, seed) under keys that are not in use. Returns (observation, info) or a fault for each."""
         with self._turn:
             assert not self._playing.keys() & {key for key, _, _ in jobs}, "an episode with this key is already being played"
-            environments: list[TextEnv | None] = [self._idle.pop() if self._idle else None for _ in jobs]
+            parts = [self._suite.part_of(task) for _, task, _ in jobs]
+            environments: list[TextEnv | None] = [self._idle[part].pop() if self._idle[part] else None for part in parts]
 
             def begin(index: int) -> ResetResult:
                 environment = environments[index]
                 if environment is None:
-                    environment = environments[index] = self._suite.make_env()
+                    environment = environments[index] = self._make()
                 return _checked_reset(environment.reset(*jobs[index][1:]))
 
-            outcomes = self._crew.run(begin, len(jobs), self._timeout)
-            for (key, _, _), environment, outcome in zip(jobs, environments, outcomes, strict=True):
+            outcomes = self._crew.run(begin, len(jobs), self._timeout, kinds=parts)
+            for (key, _, _), part, environment, outcome in zip(jobs, parts, environments, outcomes, strict=True):
                 if isinstance(outcome, EnvironmentFault):
                     _discard(environment, outcome)
                 else:
                     assert environment is not None
-                    self._playing[key] = environment
+                    self._playing[key] = part, environment
             return outcomes
 
     def step(self, jobs: Sequence[tuple[str, str]]) -> list[StepResult | EnvironmentFault]:
@@ -64,21 +72,36 @@ class EnvPool:
         is free again."""
         with self._turn:
             playing = [self._playing[key] for key, _ in jobs]
-            outcomes = self._crew.run(lambda index: _checked_step(playing[index].step(jobs[index][1])), len(jobs), self._timeout)
+            outcomes = self._crew.run(
+                lambda index: _checked_step(playing[index][1].step(jobs[index][1])),
+                len(jobs),
+                self._timeout,
+                kinds=[part for part, _ in playing],
+            )
             for (key, _), outcome in zip(jobs, outcomes, strict=True):
                 if isinstance(outcome, EnvironmentFault):
-                    _discard(self._playing.pop(key), outcome)
+                    _discard(self._playing.pop(key)[1], outcome)
             return outcomes
 
     def release(self, keys: Sequence[str]) -> None:
         """Give the environments of finished episodes back for reuse. Unknown keys are ignored."""
         with self._turn:
-            self._idle.extend(self._playing.pop(key) for key in keys if key in self._playing)
+            for key in keys:
+                if key in self._playing:
+                    part, environment = self._playing.pop(key)
+                    self._idle[part].append(environment)
+
+    def _make(self) -> TextEnv:
+        try:
+            return self._suite.make_env()
+        except Exception as error:
+            raise EnvironmentFault("raised", f"make_env: {what_was_raised(error)}") from error
 
     def close(self) -> None:
         """Close every environment, giving each a few seconds at most, and let the threads end. Idempotent."""
         with self._turn:
-            environments = [*self._idle, *self._playing.values()]
+            environments = [environment for idle in self._idle.values() for environment in idle]
+            environments += [environment for _, environment in self._playing.values()]
             self._idle.clear()
             self._playing.clear()
             self._crew.run(lambda index: environments[index].close(), len(environments), _CLOSE_SECONDS)
@@ -112,9 +135,15 @@ def _checked_step(result: object) -> StepResult:
             "bad_observation", f"step must return (observation, reward, terminated, truncated, info), not {_shape(result)}"
         )
     observation, reward, terminated, truncated, info = result
-    if not isinstance(reward, Real) or not math.isfinite(reward):
-        raise EnvironmentFault("bad_reward", f"the reward must be a finite number, not {reward!r}")
-    return _text(observation), float(reward), bool(terminated), bool(truncated), _info(info)
+    number = float(reward) if isinstance(reward, Real) else math.nan
+    if not abs(number) <= LARGEST_REWARD:
+        raise EnvironmentFault(
+            "bad_reward", f"the reward must be a finite number of at most {LARGEST_REWARD:g} in size, not {reward!r}"
+        )
+    ended, told = bool(terminated) or bool(truncated), _info(info)
+    if ended:
+        told["success"] = _success(told)
+    return _text(observation), number, bool(terminated), bool(truncated), told
 
 
 def _text(observation: object) -> str:
@@ -127,6 +156,14 @@ def _info(info: object) -> dict[str, Any]:
     if not isinstance(info, Mapping):
         raise EnvironmentFault("bad_observation", f"info must be a mapping, not {type(info).__name__}")
     return dict(info)
+
+
+def _success(info: Mapping[str, Any]) -> bool:
+    success = info.get("success")
+    if not isinstance(success, bool | np.bool_):
+        found = f"it is {success!r}" if "success" in info else "it is missing"
+        raise EnvironmentFault("bad_success", f"when an episode ends info['success'] must be True or False; {found}")
+    return bool(success)
 
 
 def _shape(result: object) -> str:

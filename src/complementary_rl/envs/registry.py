@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,17 +17,31 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from complementary_rl.config import EnvConfig
+from complementary_rl.envs.crew import what_was_raised
 from complementary_rl.envs.minihack.levels import LEVELS
-from complementary_rl.envs.protocol import Suite
+from complementary_rl.envs.protocol import Part, Suite
 from complementary_rl.errors import UserError
+from complementary_rl.types import Split, Task
 
 ENTRY_POINT_GROUP = "complementary_rl.suites"
 
+_MINIHACK = "minihack/"
+
 # name → (module, attribute, leading arguments)
 _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "alfworld": ("complementary_rl.envs.alfworld.suite", "Alfworld", ()),
+    "frozen-lake": ("complementary_rl.envs.frozen_lake.suite", "FrozenLake", ()),
+    "mixture": ("complementary_rl.envs.mixture", "Mixture", ()),
+    "sokoban": ("complementary_rl.envs.sokoban.suite", "Sokoban", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
+    "webshop": ("complementary_rl.envs.webshop.suite", "WebShop", ()),
     **{f"minihack/{level}": ("complementary_rl.envs.minihack.suite", "MiniHackLevels", (level,)) for level in LEVELS},
 }
+
+
+class UnknownOption(UserError):
+    """A suite does not take an option of this name."""
 
 
 def suite_names() -> list[str]:
@@ -38,14 +53,35 @@ def make_suite(name: str, **options: Any) -> Suite:
     """Make a suite from a registered name, ``module:attribute`` or ``path/to/file.py:attribute``.
 
     The attribute is a `Suite` subclass or a function that returns a suite; `options` are its keyword arguments. Raises UserError
-    when the name is unknown (with the nearest one), cannot be imported, or does not take the options.
+    when the name is unknown (with the nearest one), cannot be imported, does not take the options, or raises.
     """
     maker = _find(name)
     _check_options(name, maker, options)
-    suite = maker(**options)
+    with _own_errors(name, "making it"):
+        suite = maker(**options)
     if not isinstance(suite, Suite):
         raise UserError(f"suite {name!r} gave a {type(suite).__name__}, not a complementary_rl.envs.protocol.Suite")
     return suite
+
+
+def configured_suite(config: EnvConfig) -> Suite:
+    """The suite that a configuration names. Raises UserError as `make_suite` does."""
+    try:
+        return make_suite(config.suite, **config.options)
+    except UnknownOption as error:
+        raise UserError(f"{error}; --env.options '{{}}' leaves out all that the configuration gives") from error
+
+
+def tasks_of(suite: Suite, split: Split) -> list[Task]:
+    """All tasks of a split. Raises UserError when the suite raises."""
+    with _own_errors(getattr(suite, "name", type(suite).__name__), f"tasks({split!r})"):
+        return list(suite.tasks(split))
+
+
+def parts_of(suite: Suite, split: Split) -> list[Part]:
+    """The parts of a split. Raises UserError when the suite raises."""
+    with _own_errors(getattr(suite, "name", type(suite).__name__), f"tasks({split!r})"):
+        return list(suite.parts(split))
 
 
 def _find(name: str) -> Callable[..., Any]:
@@ -57,6 +93,12 @@ def _find(name: str) -> Callable[..., Any]:
     module, colon, attribute = name.rpartition(":")
     if colon:
         return _attribute(name, module, attribute)
+    if name.startswith(_MINIHACK):
+        # Any other level that MiniHack registers with Gymnasium; which these are only MiniHack knows. An unknown one is told before
+        # its options are looked at.
+        module, level = "complementary_rl.envs.minihack.registered", name.removeprefix(_MINIHACK)
+        _attribute(name, module, "check_level")(level)
+        return partial(_attribute(name, module, "MiniHackRegistered"), level)
     near = difflib.get_close_matches(name, suite_names(), n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}?" if near else f"the names are: {', '.join(suite_names())}."
     raise UserError(f"unknown suite {name!r}: {hint} Your own is given as module:attribute or path/to/file.py:attribute")
@@ -116,6 +158,21 @@ def _import_errors(name: str, what: str) -> Iterator[None]:
         raise UserError(f"suite {name!r}: cannot import {what}: {type(error).__name__}: {error}") from error
 
 
+@contextmanager
+def _own_errors(name: str, what: str) -> Iterator[None]:
+    """Around a call of a suite: what it raises becomes a UserError that tells where it happened."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        raise UserError(
+            f"suite {name!r}: {what} raised {what_was_raised(error)} ({where.filename}, line {where.lineno}); mend the suite, then try "
+            "`crl envs check`"
+        ) from error
+
+
 def _check_options(name: str, maker: Callable[..., Any], options: dict[str, Any]) -> None:
     signature = inspect.signature(maker)
     parameters = signature.parameters
@@ -124,7 +181,7 @@ def _check_options(name: str, maker: Callable[..., Any], options: dict[str, Any]
             if option not in parameters:
                 near = difflib.get_close_matches(option, parameters, n=1, cutoff=0.4)
                 hint = f"did you mean {near[0]!r}?" if near else f"it takes: {', '.join(parameters) or 'no options'}"
-                raise UserError(f"suite {name!r} has no option {option!r}: {hint}")
+                raise UnknownOption(f"suite {name!r} has no option {option!r}: {hint}")
     for option, value in options.items():
         wanted = parameters[option].annotation if option in parameters else None
         if wanted in (int, str, bool) and type(value) is not wanted:

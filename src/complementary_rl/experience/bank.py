@@ -7,28 +7,22 @@
 Every operation costs the same in a bank of ten and of ten thousand entries. See docs/bank.md for the rules and the guarantees.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
 from complementary_rl.config import BankConfig, RetrievalConfig
 from complementary_rl.errors import BankError
-from complementary_rl.experience import filing, jsonl, parquet, replay, store, transfer
-from complementary_rl.experience.embedding import CachedEmbedder, Embedder, Vectors
-from complementary_rl.experience.records import (
-    SELECT_ENTRIES,
-    LogRecord,
-    entry_from_row,
-    generation_from_row,
-    generation_to_row,
-    storable,
-)
+from complementary_rl.experience import jsonl, parquet, store, transfer
+from complementary_rl.experience.embedding import CachedEmbedder, Embedder
+from complementary_rl.experience.reading import BankReader
+from complementary_rl.experience.records import LogRecord, generation_to_row
 from complementary_rl.experience.retrieval import Choice, Query, Retrieved
 from complementary_rl.experience.retriever import Retriever
 from complementary_rl.experience.revert import Reverted, revert
 from complementary_rl.experience.routing import Route
-from complementary_rl.experience.state import WRITING_KINDS, Added, BankState, Draft
+from complementary_rl.experience.state import Added, BankState, Draft
 from complementary_rl.types import Entry, Generation
 
 __all__ = ["Added", "Bank", "LogRecord", "Query", "Retrieved", "Reverted", "Route"]
@@ -36,16 +30,16 @@ __all__ = ["Added", "Bank", "LogRecord", "Query", "Retrieved", "Reverted", "Rout
 _DEFAULT_RETRIEVAL = RetrievalConfig.model_validate({})
 
 
-class Bank:
-    """One bank, open. Safe to use from several threads; only one process may have it open for writing.
+class Bank(BankReader):
+    """One bank, open: written to and searched here, read as `BankReader` says. Safe to use from several threads; only one process may
+    have it open for writing.
 
     Steps never run back: an operation that names an earlier step than the bank has seen is logged at the latest one.
     """
 
     def __init__(self, state: BankState, embedder: CachedEmbedder) -> None:
         """Use `Bank.open`."""
-        self.embedder = embedder
-        self._state = state
+        super().__init__(state, embedder)
         self._retriever = Retriever(state, embedder)
 
     @classmethod
@@ -57,9 +51,10 @@ class Bank:
         *,
         run_id: str | None,
         read_only: bool = False,
+        make: bool = True,
         retrieval: RetrievalConfig | None = None,
     ) -> Self:
-        """Open the bank at `path`; without `read_only` it is made if there is none.
+        """Open the bank at `path`; without `read_only` and with `make` it is made if there is none.
 
         `run_id` must be the one the bank was made with; None accepts any, and a bank without a run (an imported one) becomes the
         run's that opens it first. `retrieval` is where eviction by value takes its prior from. Read-only, retrieval keeps to the
@@ -69,7 +64,7 @@ class Bank:
         when the file is damaged, no bank, being written by another process, of a newer schema, of another run, or filled by another
         embedder.
         """
-        opened = store.BankStore(path, read_only=read_only)
+        opened = store.BankStore(path, read_only=read_only, make=make)
         try:
             cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
             dimensions = _claim(opened, cached, run_id)
@@ -103,10 +98,6 @@ class Bank:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __len__(self) -> int:
-        """Live entries."""
-        return len(self._state.live)
 
     @property
     def run_id(self) -> str:
@@ -290,127 +281,13 @@ class Bank:
         with self._state.lock:
             return [(self.entry(entry_id), similarity) for entry_id, similarity in self._retriever.nearest(query, limit)]
 
-    # --- reading -----------------------------------------------------------------------------------------------------------------
-
-    def is_live(self, entry_id: int) -> bool:
-        return entry_id in self._state.live
-
-    def entry(self, entry_id: int) -> Entry:
-        """An entry, live or retired. Raises BankError when there never was one of this id."""
-        with self._state.lock:
-            rows = self._state.store.rows(f"{SELECT_ENTRIES} WHERE e.id = ?", (entry_id,))
-        if not rows:
-            raise BankError(f"the bank has no entry {entry_id}; list them with `crl bank ls`")
-        return entry_from_row(rows[0])
-
-    def entries(self, *, live_only: bool = True, scope: str | None = None, key_text: str | None = None) -> list[Entry]:
-        """Entries in order of id."""
-        conditions = ["e.retired_step IS NULL"] if live_only else ["1"]
-        values: list[str] = []
-        if scope is not None:
-            conditions.append("e.scope = ?")
-            values.append(scope)
-        if key_text is not None:
-            conditions.append("e.key_id = (SELECT id FROM keys WHERE text = ?)")
-            values.append(storable(key_text))
-        with self._state.lock:
-            rows = self._state.store.rows(f"{SELECT_ENTRIES} WHERE {' AND '.join(conditions)} ORDER BY e.id", values)
-        return [entry_from_row(row) for row in rows]
-
-    def filed(self) -> Iterator[tuple[int, str, int]]:
-        """(entry id, scope, number of its key) of the live entries, in order of id. The lock is let go every few hundred of them, so
-        what is written meanwhile may or may not be among them."""
-        return filing.filed(self._state)
-
-    def vectors(self, ids: Sequence[int]) -> tuple[Vectors, Vectors]:
-        """The unit vectors of entries' texts and of their keys, both [len(ids), d]. Texts are embedded outside the lock. The ids must
-        be known; a thousand at most."""
-        return filing.vectors(self._state, self.embedder, ids)
-
-    def writers(self, entry_id: int) -> list[str]:
-        """The generations that wrote an entry's text: its author, then those whose duplicates became votes, oldest first."""
-        with self._state.lock:
-            rows = self._state.store.rows("SELECT generation_id FROM writers WHERE entry_id = ? ORDER BY operation_id", (entry_id,))
-        return [generation_id for (generation_id,) in rows]
-
-    def routes(self, entry_id: int) -> list[Route]:
-        """What an entry did to rollouts of other scopes than its own, by scope, and where it is no longer offered."""
-        with self._state.lock:
-            return self._state.routing.routes(entry_id)
-
-    def generations(self, ids: Sequence[str]) -> list[Generation]:
-        """Recorded generations, in the order asked for. Raises KeyError for one that was never recorded."""
-        with self._state.lock:
-            marks = ", ".join("?" * len(ids))
-            rows = self._state.store.rows(f"SELECT * FROM generations WHERE id IN ({marks})", list(ids))
-        found = {row[0]: generation_from_row(row) for row in rows}
-        return [found[generation_id] for generation_id in ids]
-
-    def recorded(self, ids: Iterable[str]) -> set[str]:
-        """Those of these generations that were recorded."""
-        with self._state.lock:
-            return {name for name in ids if self._state.store.rows("SELECT 1 FROM generations WHERE id = ?", (name,))}
-
-    @property
-    def last_step(self) -> int:
-        """The newest step that anything was logged at."""
-        with self._state.lock:
-            return self._state.clock
-
-    def log(self, limit: int) -> list[LogRecord]:
-        """The newest `limit` operations, oldest first."""
-        with self._state.lock:
-            return replay.newest(self._state.store, limit)
-
-    def history(self, entry_id: int) -> list[LogRecord]:
-        """Every operation on an entry, its ancestors and its descendants, oldest first."""
-        with self._state.lock:
-            return replay.history(self._state.store, entry_id)
-
-    def rebuild(self, step: int) -> list[Entry]:
-        """The live entries and their statistics as they were at the end of `step`, from the log; in order of id."""
-        with self._state.lock, self._state.store.snapshot():
-            return replay.rebuild(self._state.store, step)
-
-    def counts(self) -> dict[str, float]:
-        """`size`, `keys`; operations since the bank was made by kind (`add`, `update`, `merge`, `vote`, `drop`, `evict`, `return`,
-        `refuse`, `revert`), refusals by cause (`refused_…`), texts `cut` off and updates whose target was `gone`;
-        `duplicate_share` (votes among texts taken), `never_used_share` (live entries never retrieved) and `routing_blocked` (pairs of
-        a live entry and another scope where it is no longer offered)."""
-        with self._state.lock:
-            taken = sum(self._state.counters[kind] for kind in WRITING_KINDS) + self._state.counters["vote"]
-            return {
-                "size": len(self),
-                "keys": self._state.live.shelf_count(),
-                **self._state.counters,
-                "duplicate_share": self._state.counters["vote"] / max(1, taken),
-                "never_used_share": self._state.live.never_retrieved() / max(1, len(self)),
-                "routing_blocked": sum(entry_id in self._state.live for entry_id, _ in self._state.routing.pairs()),
-            }
-
-    def checkpoint_to(self, path: Path) -> None:
-        """Copy the bank to `path`, synced to disk; `restore` brings it back."""
-        with self._state.lock:
-            self._state.store.backup(path)
-
-    def export_jsonl(self, destination: Path) -> int:
-        """Write everything as JSON lines; returns the number of rows."""
-        with self._state.lock:
-            return transfer.export_bank(self._state.store, destination, jsonl)
-
-    def export_parquet(self, destination: Path) -> int:
-        """Write everything as a folder of Parquet files, which must not exist; returns the number of rows. Raises UserError where
-        pyarrow is missing."""
-        with self._state.lock:
-            return transfer.export_bank(self._state.store, destination, parquet)
-
 
 def _claim(opened: store.BankStore, embedder: Embedder, run_id: str | None) -> int:
     """Check that a bank is this run's and this embedder's, or make it so where it is nobody's yet; returns its dimensions."""
     path, meta = opened.path, opened.meta()
     if not meta:
-        if opened.read_only:
-            raise BankError(f"{path} holds no bank yet; give the bank.sqlite of a run that has started")
+        if not opened.may_be_new:
+            raise store.no_bank_yet(path)
         meta = {"run_id": "", "embedder": embedder.name, "dimensions": str(embedder.dimensions)}
         opened.set_meta(**meta)
     if run_id is not None and meta["run_id"] not in ("", run_id):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from complementary_rl.errors import UserError
+from complementary_rl.experience import json_line
 from complementary_rl.experience.records import storable
 from complementary_rl.experience.transcript import Transcript
 from complementary_rl.types import Task
@@ -80,7 +81,7 @@ def read_line(line: bytes, number: int = 1, *, default_scope: str = "default") -
     """One line. Never raises, whatever it holds."""
     try:
         return _Line(number, line, default_scope).read()
-    except _Refused as reason:
+    except (_Refused, json_line.NotJson) as reason:
         return RefusedLine(number, str(reason))
     except RecursionError:
         return RefusedLine(number, "nested too deeply")
@@ -88,7 +89,7 @@ def read_line(line: bytes, number: int = 1, *, default_scope: str = "default") -
 
 class _Line:
     def __init__(self, number: int, line: bytes, default_scope: str) -> None:
-        value = _json(line)
+        value = json_line.parse(line)
         self._number = number
         self._line = line
         self._fields: dict[str, Any] = {"messages": value} if isinstance(value, list) else value
@@ -210,15 +211,6 @@ class _Line:
         if not isinstance(arguments, str):
             arguments = "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
         return f"{name}({arguments})"
-
-
-def _json(line: bytes) -> Any:
-    try:
-        return json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise _Refused(f"not UTF-8 ({error.reason} at byte {error.start})") from None
-    except ValueError as error:
-        raise _Refused(f"not JSON ({error})") from None
 
 
 def _calls(message: dict[str, Any], where: str) -> list[Any]:

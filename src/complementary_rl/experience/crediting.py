@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from complementary_rl.config import CreditConfig
-from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.bank import Added, Bank
 from complementary_rl.experience.buffer import ExtractorBuffer
 from complementary_rl.experience.credit import Credit, group_credits, mean_credits
 from complementary_rl.experience.tally import Tally
@@ -18,6 +18,11 @@ starves the extractor: what is right has soon been written before, and only wron
 
 Output = Literal["unparsable", "returned", "refused"]
 """What an answer can be that wrote nothing; "refused": the bank took none of its texts."""
+
+
+def all_refused(taken: Sequence[Added]) -> bool:
+    """Whether an answer had texts, and the bank took none of them."""
+    return bool(taken) and all(added.outcome == "refused" for added in taken)
 
 
 def by_group(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:

@@ -15,7 +15,7 @@ from typing import Any
 from complementary_rl.config import DistillConfig
 from complementary_rl.errors import InfrastructureError, UserError
 from complementary_rl.experience.bank import Added, Bank
-from complementary_rl.experience.crediting import Output
+from complementary_rl.experience.crediting import Output, all_refused
 from complementary_rl.experience.distillation_queue import DistillationQueue, Waiting
 from complementary_rl.experience.extractor import Distilled, Extractor, TooLong
 from complementary_rl.experience.tally import Tally
@@ -158,7 +158,7 @@ class Distiller:
             self._credit(result.generation, "unparsable", result.transcript.step)
         elif any(operation.kind == "return" for operation in result.parsed.operations):
             self._credit(result.generation, "returned", result.transcript.step)
-        elif _all_refused(taken):
+        elif all_refused(taken):
             self._credit(result.generation, "refused", result.transcript.step)
 
     def _count(self, result: Distilled, taken: Sequence[Added]) -> None:
@@ -176,7 +176,7 @@ class Distiller:
             self._tally.count(added.outcome)
             if added.cause is not None:
                 self._tally.count(f"refused_{added.cause}")
-        self._tally.count("refused_answers", _all_refused(taken))
+        self._tally.count("refused_answers", all_refused(taken))
         for operation in parsed.operations:
             self._tally.count(operation.kind)
             if operation.text is not None:
@@ -191,8 +191,3 @@ class Distiller:
             self._tally.count(f"judged_{name}")
             self._tally.count(f"useful_{name}", useful)
             self._tally.observe(f"useful_share_{name}", useful)
-
-
-def _all_refused(taken: Sequence[Added]) -> bool:
-    """Whether an answer had texts, and none was taken."""
-    return bool(taken) and all(added.outcome == "refused" for added in taken)

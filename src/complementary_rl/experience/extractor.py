@@ -1,6 +1,6 @@
 """The extractor's three jobs: distil finished episodes, merge chunks of the bank, answer questions. Each is one batched call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from complementary_rl.chat.codec import ChatCodec
@@ -11,7 +11,7 @@ from complementary_rl.experience.questions import Question
 from complementary_rl.experience.transcript import Transcript, shortened
 from complementary_rl.prompts import PromptSet
 from complementary_rl.seeds import derive_seed
-from complementary_rl.types import Entry, Generation, Message, TokenIds
+from complementary_rl.types import Entry, Generation, Message, Task, TokenIds
 
 SHORTEST_TEXT = 16
 """Characters to which texts are cut at most, when an episode does not fit the context."""
@@ -70,12 +70,19 @@ def distillation_id(episode_id: str) -> str:
 class Extractor:
     """Prompts, samples and parses with one engine. Every draw derives from `run_seed` and what it is for.
 
-    `instructions` are the suite's rules, for prompt sets that quote them. At most half of the context is kept for what is sampled,
+    `instructions` gives the rules of a task, for prompt sets that quote them. At most half of the context is kept for what is sampled,
     whatever `config.sampling.max_new_tokens` says; prompts get the rest.
     """
 
     def __init__(
-        self, engine: Engine, codec: ChatCodec, prompts: PromptSet, config: ExtractorConfig, *, run_seed: int, instructions: str
+        self,
+        engine: Engine,
+        codec: ChatCodec,
+        prompts: PromptSet,
+        config: ExtractorConfig,
+        *,
+        run_seed: int,
+        instructions: Callable[[Task], str],
     ) -> None:
         self.engine = engine
         self._codec = codec
@@ -172,8 +179,9 @@ class Extractor:
                 return TooLong(transcript, len(ids), self._prompt_limit)
 
     def _distill_variables(self, transcript: Transcript, texts: Mapping[int, str]) -> dict[str, object]:
+        given = transcript.instructions
         variables: dict[str, object] = {
-            "instructions": self._instructions if transcript.instructions is None else transcript.instructions,
+            "instructions": self._instructions(transcript.task) if given is None else given,
             "description": transcript.task.description,
             "entries": [texts[entry] for entry in transcript.entry_ids],
             "turns": transcript.turns,
@@ -188,7 +196,7 @@ class Extractor:
         for kept in range(len(entries), -1, -1):
             ids = self._encode(
                 "answer",
-                instructions=self._instructions,
+                instructions=self._instructions(question.task),
                 description=question.task.description,
                 entries=list(entries[:kept]),
                 observation=question.observation,

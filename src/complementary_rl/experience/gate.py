@@ -12,7 +12,7 @@ Rules:
 Verdicts are sampled from the actor and not trained on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,7 +99,7 @@ class SuccessRates:
 
 
 class Gate:
-    """Asks the actor. `rates` are the manager's; `temperature` is that of the actor's sampling."""
+    """Asks the actor. `rates` are the manager's; `temperature` is that of the actor's sampling; `instructions` are the rules of a task."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Gate:
         rates: SuccessRates,
         *,
         temperature: float,
-        instructions: str,
+        instructions: Callable[[Task], str],
     ) -> None:
         self._engine = engine
         self._codec = codec
@@ -135,7 +135,7 @@ class Gate:
     def _prompt(self, offer: Offer, rate: float) -> tuple[int, ...]:
         content = self._prompts.render(
             "gate",
-            instructions=self._instructions,
+            instructions=self._instructions(offer.task),
             description=offer.task.description,
             experience=[text for _, text in offer.entries],
             rate=rate,

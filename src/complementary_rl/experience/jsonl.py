@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from complementary_rl.errors import BankError
-from complementary_rl.experience import schema
+from complementary_rl.experience import json_line, schema
 from complementary_rl.experience.store import BankStore
 from complementary_rl.experience.transfer import NAME, Row
 
@@ -43,6 +43,7 @@ def _rows(source: Path, lines: Iterator[tuple[int, Any]]) -> Iterator[Row]:
         if isinstance(record, dict) and set(record) == {"rows"}:
             if record["rows"] != read:
                 raise BankError(f"{source} should hold {record['rows']} rows and holds {read}; export the bank again")
+            _check_end(source, lines)
             return
         match record:
             case {"table": str(table), "row": dict(row)}:
@@ -53,16 +54,27 @@ def _rows(source: Path, lines: Iterator[tuple[int, Any]]) -> Iterator[Row]:
     raise BankError(f"{source} ends early, after {read} rows; export the bank again")
 
 
+def _check_end(source: Path, lines: Iterator[tuple[int, Any]]) -> None:
+    for number, record in lines:
+        what = "another export begins" if isinstance(record, dict) and record.get("format") == NAME else "something else follows"
+        raise BankError(
+            f"{source}, line {number}: {what} after the end of the export; give a file that holds one export and no more"
+        )
+
+
 def _lines(source: Path) -> Iterator[tuple[int, Any]]:
+    """Numbers and values of the lines that are not blank."""
     try:
-        with source.open(encoding="utf-8") as file:
+        with source.open("rb") as file:
             for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
                 try:
-                    yield number, json.loads(line)
-                except ValueError as error:
-                    raise BankError(f"{source}, line {number}: not JSON ({error}); export the bank again") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise BankError(f"{source} cannot be read ({error}); give a file written by `crl bank export`") from error
+                    yield number, json_line.parse(line)
+                except json_line.NotJson as error:
+                    raise BankError(f"{source}, line {number}: {error}; export the bank again") from error
+    except OSError as error:
+        raise BankError(f"{source} cannot be read ({error.strerror}); give a file written by `crl bank export`") from error
 
 
 def _encode(value: Any) -> Any:

@@ -341,16 +341,15 @@ class ExperienceManager:
                 return
             self._tally.count("merges")
             self._tally.count("merges_for_redundancy", due.if_redundant)
-            unparsable = await self._merger.run(due.step)
+            for_nothing = await self._merger.run(due.step)
         except (InfrastructureError, UserError):
             raise
         except Exception as error:
             self._tally.count("merge_failures")
             self._tally.tell(f"the merge of step {due.step} was broken off, the extractor failed: {type(error).__name__}: {error}")
             return
-        if self._crediting is not None:
-            for generation in unparsable:
-                self._crediting.credit_output(generation, "unparsable", due.step)
+        for generation, output in for_nothing:
+            self._credit_output(generation, output, due.step)
 
 
 async def _first_of(waiter: "asyncio.Future[None]", worker: "asyncio.Task[None]") -> None:

@@ -12,8 +12,9 @@ import asyncio
 from typing import Any
 
 from complementary_rl.config import MergeConfig
-from complementary_rl.experience.bank import Bank
+from complementary_rl.experience.bank import Added, Bank
 from complementary_rl.experience.candidates import Candidates, Chunk, Clusters, SlidingChunks
+from complementary_rl.experience.crediting import Output, all_refused
 from complementary_rl.experience.extractor import Extractor, Merged
 from complementary_rl.experience.near_duplicates import NearDuplicates
 from complementary_rl.experience.strands import Strands, read_strands
@@ -46,13 +47,14 @@ class Merger:
         unread = len(self._near.unread())
         return unread > 0 and unread >= self._config.redundancy * len(self._bank)
 
-    async def run(self, step: int) -> list[Generation]:
-        """One merge. Returns the generations whose answers could not be read; they changed nothing.
+    async def run(self, step: int) -> list[tuple[Generation, Output]]:
+        """One merge. Returns the answers that wrote nothing though they tried, as distillation credits them: "unparsable", or "refused"
+        where the bank took none of their texts.
 
         An operation on entries that were retired while the extractor read is skipped and counted (``merge_conflict``); what is left of
         its chunk is read again.
         """
-        unparsable: list[Generation] = []
+        for_nothing: list[tuple[Generation, Output]] = []
         self._candidates.begin(await self._look())
         taken = 0
         while taken < self._config.max_chunks:
@@ -71,10 +73,10 @@ class Merger:
                 if result is None:
                     self._tally.count("merge_too_long")
                     self._answered(chunk, [], settled=True)
-                elif not self._apply(chunk, result, step):
-                    unparsable.append(result.generation)
+                elif (output := self._apply(chunk, result, step)) is not None:
+                    for_nothing.append((result.generation, output))
                 await asyncio.sleep(0)  # searches go between two transactions
-        return unparsable
+        return for_nothing
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -95,26 +97,29 @@ class Merger:
             self._tally.observe("near_duplicate_share", self._near.share())
         return strands
 
-    def _apply(self, chunk: Chunk, result: Merged, step: int) -> bool:
-        """Apply an answer; False if it could not be read."""
+    def _apply(self, chunk: Chunk, result: Merged, step: int) -> Output | None:
+        """Apply an answer; what it was if it wrote nothing though it tried."""
         self._tally.count("merge_chunks")
         self._tally.count("merge_repaired", result.parsed.repaired)
         for reason, count in result.parsed.problems.items():
             self._tally.count(f"merge_problem_{reason}", count)
-        made: list[int] = []
+        taken: list[Added] = []
         conflicts = 0
         with self._bank.transaction():
             self._bank.record_generations([result.generation])
             for operation in result.parsed.operations:
                 if all(self._bank.is_live(target) for target in operation.targets):
-                    made += self._apply_operation(operation, result.generation.id, step)
+                    taken += self._apply_operation(operation, result.generation.id, step)
                 else:
                     conflicts += 1
         self._tally.count("merge_conflict", conflicts)
+        made = [added.entry_id for added in taken if added.entry_id is not None]
+        self._tally.count("merge_refused", len(taken) - len(made))
+        self._answered(chunk, made, settled=result.parsed.parsable and not conflicts)
         if not result.parsed.parsable:
             self._tally.count("merge_unparsable")
-        self._answered(chunk, made, settled=result.parsed.parsable and not conflicts)
-        return result.parsed.parsable
+            return "unparsable"
+        return "refused" if all_refused(taken) else None
 
     def _answered(self, chunk: Chunk, made: list[int], *, settled: bool) -> None:
         self._candidates.answered(chunk, made, settled=settled)
@@ -122,15 +127,11 @@ class Merger:
             # Sliding chunks come round by themselves, settled or not.
             self._near.mark_read(entry.id for entry in chunk.entries)
 
-    def _apply_operation(self, operation: Operation, generation_id: str, step: int) -> list[int]:
-        """The entries that came of it."""
+    def _apply_operation(self, operation: Operation, generation_id: str, step: int) -> list[Added]:
+        """What became of its text, where it has one."""
         self._tally.count(f"merge_{operation.kind}")
         if operation.kind == "drop":
             self._bank.drop(operation.targets, step=step, generation_id=generation_id)
             return []
         assert operation.text is not None
-        added = self._bank.merge(operation.targets, operation.text, step=step, generation_id=generation_id)
-        if added.entry_id is None:
-            self._tally.count("merge_refused")
-            return []
-        return [added.entry_id]
+        return [self._bank.merge(operation.targets, operation.text, step=step, generation_id=generation_id)]

@@ -6,7 +6,6 @@ the file): a run continues from checkpoints, which are synced, and an fsync per 
 nothing that resuming can use.
 """
 
-import fcntl
 import itertools
 import os
 import sqlite3
@@ -19,9 +18,9 @@ from urllib.parse import quote
 from complementary_rl.durability import sync_path
 from complementary_rl.errors import BankError, InfrastructureError
 from complementary_rl.experience import schema
+from complementary_rl.experience.writer_lock import WriterLock
 
 _BUSY_TIMEOUT = 10.0
-_LOCK_SUFFIX = ".lock"
 _DISK_ERRORS = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY}
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_ACCESS = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
@@ -34,15 +33,18 @@ class BankStore:
     ends), so there is at most one; readers never wait for it.
     """
 
-    def __init__(self, path: Path, *, read_only: bool, version: int = schema.VERSION) -> None:
-        """Open, creating an empty bank if there is none to write to. Raises BankError when the file cannot be used.
+    def __init__(self, path: Path, *, read_only: bool, make: bool = True, version: int = schema.VERSION) -> None:
+        """Open; without `read_only` and with `make` an empty bank is made where there is none. Raises BankError when the file cannot be
+        used.
 
         A file of an older schema is brought to `version`: for writing in the file, in one transaction; read-only in a copy in
         memory, which sees nothing that is written later.
         """
         self.path = path
         self.read_only = read_only
-        self._lock = None if read_only else _WriterLock(path)
+        self.may_be_new = make and not read_only
+        _check_kind(path)
+        self._lock = None if read_only else WriterLock(path)
         try:
             with errors(path):
                 self._connection = _connect(path, read_only=read_only)
@@ -160,8 +162,8 @@ class BankStore:
         application = self.rows("PRAGMA application_id")[0][0]
         version = self._version()
         empty = not self.rows("SELECT 1 FROM sqlite_master LIMIT 1")
-        if empty and self.read_only:
-            raise BankError(f"{self.path} holds no bank yet; give the bank.sqlite of a run that has started")
+        if empty and not self.may_be_new:
+            raise no_bank_yet(self.path)
         if not empty and application != schema.APPLICATION_ID:
             raise BankError(f"{self.path} is an SQLite database but not an experience bank; give the bank.sqlite of a run")
         if version > schema.VERSION:
@@ -191,7 +193,7 @@ class BankStore:
 def restore(source: Path, destination: Path) -> None:
     """Put a copy of the bank at `source` in the place of `destination`. Raises BankError when `source` is no usable bank or
     `destination` is in use."""
-    lock = _WriterLock(destination)
+    lock = WriterLock(destination)
     try:
         store = BankStore(source, read_only=True)
         try:
@@ -207,7 +209,7 @@ def restore(source: Path, destination: Path) -> None:
 def create(destination: Path, version: int) -> Iterator[BankStore]:
     """Fill a new bank of a schema version. It is brought to the present one and takes its place at `destination`, synced, when all
     went well; until then, and after any error, nothing is there. Raises BankError when there is something already."""
-    lock = _WriterLock(destination)
+    lock = WriterLock(destination)
     partial = destination.with_name(f".{destination.name}.partial")
     try:
         if destination.exists():
@@ -224,7 +226,6 @@ def create(destination: Path, version: int) -> Iterator[BankStore]:
         sync_path(destination.parent)
     finally:
         _remove(partial)
-        partial.with_name(partial.name + _LOCK_SUFFIX).unlink(missing_ok=True)
         lock.release()
 
 
@@ -252,35 +253,6 @@ def errors(path: Path) -> Iterator[None]:
         raise
 
 
-class _WriterLock:
-    """An exclusive flock. On a file of its own: closing any descriptor of a database drops SQLite's locks on it."""
-
-    def __init__(self, path: Path) -> None:
-        lock_path = path.with_name(path.name + _LOCK_SUFFIX)
-        try:
-            self._file: int | None = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise BankError(
-                f"{path} cannot be opened for writing ({error.strerror}); choose a directory that exists and is writable"
-            ) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(self._file, 32).decode(errors="replace").strip()
-            os.close(self._file)
-            raise BankError(
-                f"{path} is being written by another process{f' (pid {holder})' if holder else ''}; wait for it or stop it, "
-                "or open the bank read-only"
-            ) from error
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-
-    def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     if read_only and not path.exists():
         raise BankError(f"there is no bank at {path}; give the directory of a run that has one")
@@ -296,6 +268,15 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=_BUSY_TIMEOUT,
     )
+
+
+def no_bank_yet(path: Path) -> BankError:
+    return BankError(f"{path} holds no bank yet; give the bank.sqlite of a run that has started")
+
+
+def _check_kind(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise BankError(f"{path} is a {'folder' if path.is_dir() else 'special file'}, not a bank; give the bank.sqlite of a run")
 
 
 def _damaged(path: Path, cause: str) -> BankError:

@@ -54,8 +54,11 @@ class Format(Protocol):
 def export_bank(store: BankStore, destination: Path, form: Format) -> int:
     """Write the bank to `destination`, replacing a file there in one step; returns the number of rows.
 
-    Raises BankError where a folder is there already, InfrastructureError where `destination` cannot be written.
+    Raises BankError where a folder is there already, or where none is to hold it; InfrastructureError where `destination` cannot be
+    written.
     """
+    if not destination.parent.is_dir():
+        raise BankError(f"{destination.parent} is no folder that is there; make it first, or choose another place")
     if destination.is_dir():
         raise BankError(f"{destination} is a folder already; choose another place, or remove it")
     partial = destination.with_name(f".{destination.name}.partial")
@@ -112,7 +115,8 @@ def _insert(store: BankStore, rows: Iterator[Row]) -> int:
         try:
             store.run(f"INSERT INTO {row.table} ({names}) VALUES ({marks})", list(row.values.values()))
         except _BAD_ROW as error:
-            raise BankError(f"{row.place}: {error}; export the bank again") from error
+            reason = "a number is too large" if isinstance(error, OverflowError) else error
+            raise BankError(f"{row.place}: {reason}; export the bank again") from error
         count += 1
     return count
 

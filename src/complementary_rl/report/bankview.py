@@ -1,15 +1,15 @@
 """Which entries of a bank earned their keep, which failed, and where they come from."""
 
 from dataclasses import dataclass
-from typing import Any
 
+from complementary_rl.readable import shortened
 from complementary_rl.report.rundir import BankHistory
 from complementary_rl.types import Entry
 
 TOP, FAILED = 12, 8
 _LEAST_TRIALS, _LOW_SHARE = 4, 0.25
 """An entry failed when it guided at least so many rollouts and at most this share of them succeeded."""
-_MOST_CHARACTERS = 600
+MOST_CHARACTERS = 600
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,12 @@ def bank_facts(bank: BankHistory) -> list[tuple[str, str]]:
     ]
 
 
-def shortened(text: Any, limit: int = _MOST_CHARACTERS) -> str:
-    """`text`, cut off with a note of how much is missing."""
-    whole = str(text)
-    return whole if len(whole) <= limit else f"{whole[:limit]} … ({len(whole) - limit:,} more characters)"
-
-
 def _view(entry: Entry, bank: BankHistory) -> EntryView:
     stats = entry.stats
     parents = [(parent, shortened(bank.parents[parent].text, 200)) for parent in entry.parents if parent in bank.parents]
     return EntryView(
         id=entry.id,
-        text=shortened(entry.text),
+        text=shortened(entry.text, MOST_CHARACTERS),
         about=shortened(entry.key_text, 120),
         step=entry.created_step,
         successes=stats.successes,

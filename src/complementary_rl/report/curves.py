@@ -55,6 +55,17 @@ def training_pictures(runs: Sequence[RunData]) -> list[Picture]:
     ]
 
 
+def part_pictures(runs: Sequence[RunData]) -> list[Picture]:
+    """Success by task, of runs on a mixture: one picture for each part. Empty where no run has parts."""
+    window = _window(runs)
+    names = dict.fromkeys(name for run in runs for name in run.parts)
+    note = "Share of this task's training episodes that reached the goal."
+    return [
+        _picture(name, note, _training_lines(runs, "success", part=name), f"part{index}", share=True, window=window)
+        for index, name in enumerate(names)
+    ]
+
+
 def extractor_pictures(run: RunData, prefix: str) -> list[Picture]:
     """Whether what the extractor writes gets better, and whether it is collapsing. `prefix` names the run in element ids."""
     window = _window([run])
@@ -133,20 +144,21 @@ def _counts(run: RunData, labels: Mapping[str, str]) -> list[Line]:
     return lines
 
 
-def _training_lines(runs: Sequence[RunData], metric: str) -> list[Line]:
-    """A line per run and condition; of many runs, only the conditions they are meant to be used in, and not more than fit."""
-    lines = [line for run in runs for line in _condition_lines(run, runs, metric)]
-    if len(lines) <= _MOST_LINES:
-        return lines
-    return [line for run in runs for line in _condition_lines(run, runs, metric)[:1]][:_MOST_LINES]
+def _training_lines(runs: Sequence[RunData], metric: str, part: str | None = None) -> list[Line]:
+    """A line per run and condition, of all episodes or those of one part; of many runs, only the conditions they are meant to be used in,
+    and not more than fit."""
+    lines = [_condition_lines(run, runs, metric, part) for run in runs]
+    if sum(map(len, lines)) > _MOST_LINES:
+        lines = [of_run[:1] for of_run in lines]
+    return [line for of_run in lines for line in of_run][:_MOST_LINES]
 
 
-def _condition_lines(run: RunData, runs: Sequence[RunData], metric: str) -> list[Line]:
+def _condition_lines(run: RunData, runs: Sequence[RunData], metric: str, part: str | None) -> list[Line]:
     """Colours tell conditions apart, or, where several runs have both conditions, the runs; dashes then mark what was played free."""
     compared = [other for other in runs if not other.is_baseline]
     lines = []
     for condition in CONDITIONS:
-        x, y = run.series("rollout", condition, metric)
+        x, y = run.series(*(("rollout",) if part is None else ("parts", part)), condition, metric)
         if not x:
             continue
         label, colour, dashed = condition, condition, False
@@ -154,14 +166,14 @@ def _condition_lines(run: RunData, runs: Sequence[RunData], metric: str) -> list
             label, colour, dashed = run.name, BASELINE, True
         elif len(compared) > 1:
             label, colour, dashed = f"{run.name} {condition}", _TONES[compared.index(run) % len(_TONES)], condition == "free"
-        lines.append(Line(label, colour, x, y, dashed, _final(run, condition, metric)))
+        lines.append(Line(label, colour, x, y, dashed, _final(run, *(() if part is None else ("parts", part)), condition, metric)))
     return lines
 
 
-def _final(run: RunData, arm: str, metric: str) -> tuple[float, float, float] | None:
+def _final(run: RunData, *path: str) -> tuple[float, float, float] | None:
     if not run.evaluations:
         return None
-    values = [number(run.evaluations[-1], arm, metric, name) for name in ("mean", "lo", "hi")]
+    values = [number(run.evaluations[-1], *path, name) for name in ("mean", "lo", "hi")]
     mean, low, high = values
     return None if mean is None or low is None or high is None else (mean, low, high)
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from complementary_rl.report.bankview import shortened
+from complementary_rl.readable import shortened
+from complementary_rl.report.bankview import MOST_CHARACTERS
 from complementary_rl.report.findings import ARM_NAMES, arm_colour
 from complementary_rl.report.rundir import read_episodes
 from complementary_rl.report.tail import number
@@ -68,7 +69,9 @@ def _view(episode: dict[str, Any], arm: str, colour: str, *, evaluated: bool) ->
         success=bool(episode.get("success")),
         where=f"{'evaluation after' if evaluated else 'training,'} step {episode.get('step', '?')}",
         description=shortened(task.get("description", "") if isinstance(task, dict) else "", _MOST_CHARACTERS),
-        entries=[(str(e.get("id", "?")), shortened(e.get("text", ""))) for e in entries or () if isinstance(e, dict)],
+        entries=[
+            (str(e.get("id", "?")), shortened(e.get("text", ""), MOST_CHARACTERS)) for e in entries or () if isinstance(e, dict)
+        ],
         turns=turns[:_FIRST_TURNS],
         more=turns[_FIRST_TURNS:],
         final_observation=shortened(episode.get("final_observation", ""), _MOST_CHARACTERS),

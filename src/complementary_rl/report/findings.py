@@ -1,6 +1,6 @@
 """What a reader should know first: the tiles, the sentence and the evaluation table. Only numbers that were measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from complementary_rl.report.rundir import RunData
@@ -43,11 +43,16 @@ class EvaluationRow:
 
 def evaluation_rows(summary: RunSummary) -> list[EvaluationRow]:
     """Every method and arm of the final evaluation, guided first; a method is named once."""
-    return [
-        _row(name, arm, method.arms[arm], first=index == 0)
-        for name, method in summary.methods.items()
-        for index, arm in enumerate(arm_order(method.arms))
-    ]
+    return _rows({name: method.arms for name, method in summary.methods.items()})
+
+
+def part_rows(summary: RunSummary) -> dict[str, list[EvaluationRow]]:
+    """The same for each part of a mixture, by name; empty for single suites."""
+    names = dict.fromkeys(name for method in summary.methods.values() for name in method.parts)
+    return {
+        name: _rows({label: method.parts[name].arms for label, method in summary.methods.items() if name in method.parts})
+        for name in names
+    }
 
 
 def tiles(summary: RunSummary | None, runs: Sequence[RunData]) -> list[Tile]:
@@ -116,6 +121,12 @@ def _shares(method: MethodSummary, of: str) -> str:
     words = {"guided": " with experience", "free": " without"} if len(rates) > 1 else {}
     shares = [(arm, f"{rate:.0%}") for arm, rate in rates if rate is not None]
     return " and ".join(f"{share}{of if index == 0 else ''}{words.get(arm, '')}" for index, (arm, share) in enumerate(shares))
+
+
+def _rows(methods: Mapping[str, Mapping[str, ArmSummary]]) -> list[EvaluationRow]:
+    return [
+        _row(name, arm, arms[arm], first=index == 0) for name, arms in methods.items() for index, arm in enumerate(arm_order(arms))
+    ]
 
 
 def _row(name: str, arm: str, result: ArmSummary, *, first: bool) -> EvaluationRow:

@@ -13,10 +13,11 @@ from markupsafe import Markup
 
 from complementary_rl import __version__
 from complementary_rl.errors import InfrastructureError
-from complementary_rl.report.bankview import EntryView, bank_facts, failed_entries, shortened, top_entries
-from complementary_rl.report.curves import Picture, bank_pictures, extractor_pictures, training_pictures
+from complementary_rl.readable import shortened
+from complementary_rl.report.bankview import MOST_CHARACTERS, EntryView, bank_facts, failed_entries, top_entries
+from complementary_rl.report.curves import Picture, bank_pictures, extractor_pictures, part_pictures, training_pictures
 from complementary_rl.report.episodes import EpisodeView, chosen_episodes
-from complementary_rl.report.findings import differences, evaluation_rows, reward_differs, sentence, tiles
+from complementary_rl.report.findings import differences, evaluation_rows, part_rows, reward_differs, sentence, tiles
 from complementary_rl.report.rundir import RunData, find_runs, read_run, read_summary
 from complementary_rl.report.summary import FILE as SUMMARY
 from complementary_rl.report.summary import MethodSummary, RunSummary, combined_summary
@@ -100,7 +101,9 @@ def render_report(directory: Path) -> str:
         tiles=tiles(summary, runs),
         differences=differences(summary),
         training=training_pictures(runs),
+        part_curves=part_pictures(runs),
         evaluation=evaluation_rows(summary) if summary is not None else [],
+        part_evaluation=part_rows(summary) if summary is not None else {},
         rewards=summary is not None and reward_differs(summary),
         runs=views,
         origin=_side_by_side([view.origin for view in views]),
@@ -133,7 +136,7 @@ def _view(run: RunData, summary: RunSummary | None, prefix: str) -> RunView:
         times=times,
         compute_share=compute_share,
         episodes=chosen_episodes(run.directory, run.method),
-        events=[shortened(event) for event in run.events[-_MOST_EVENTS:]],
+        events=[shortened(event, MOST_CHARACTERS) for event in run.events[-_MOST_EVENTS:]],
         more_events=max(0, len(run.events) - _MOST_EVENTS),
         problems=run.problems,
         origin=_origin(run, method),
@@ -168,7 +171,7 @@ def _origin(run: RunData, method: MethodSummary | None) -> dict[str, str]:
             "machine": f"{machine.processor}, {machine.cores} cores{memory}{accelerators}; {machine.system}",
             "python, torch": f"{machine.python}, {machine.torch or '–'}",
         }
-    return {name: shortened(value) for name, value in facts.items() if value not in (None, "")}
+    return {name: shortened(value, MOST_CHARACTERS) for name, value in facts.items() if value not in (None, "")}
 
 
 def _side_by_side(origins: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:

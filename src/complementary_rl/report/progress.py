@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from complementary_rl.readable import printable
 from complementary_rl.report.state import WINDOW, RunState
 from complementary_rl.report.tail import Tail
 
@@ -68,8 +69,8 @@ class View:
             self._console.print(plain_line(state), soft_wrap=True, markup=False, highlight=False)
 
     def event(self, text: str) -> None:
-        """Something a person should know of; `text` is shown as it is."""
-        self._console.print(Text(f"! {text}"), soft_wrap=True)
+        """Something a person should know of; `text` takes one line."""
+        self._console.print(Text(printable(f"! {text}", keep="")), soft_wrap=True)
 
     def _due(self, name: str) -> bool:
         state, (step, when) = self.runs[name], self._last_line[name]

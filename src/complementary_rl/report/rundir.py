@@ -47,6 +47,11 @@ class RunData:
     def is_baseline(self) -> bool:
         return self.method == BASELINE
 
+    @property
+    def parts(self) -> list[str]:
+        """The parts of a mixture, in the order of the first step; empty for a single suite."""
+        return next((list(record["parts"]) for record in self.steps if isinstance(record.get("parts"), dict)), [])
+
     def series(self, *path: str) -> tuple[list[float], list[float]]:
         """(training episodes, value) of the step records that have a number at `path`."""
         points = [(episodes_of(record), number(record, *path)) for record in self.steps]

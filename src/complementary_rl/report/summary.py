@@ -21,6 +21,7 @@ __all__ = [
     "Comparison",
     "Estimate",
     "MethodSummary",
+    "PartSummary",
     "RunSummary",
     "bootstrap_interval",
     "combine_summaries",
@@ -102,11 +103,24 @@ class BankSummary(_Model):
         return cls(**values, **shares, useful_share=useful_share)
 
 
+class PartSummary(_Model):
+    """One part of a mixture."""
+
+    arms: dict[str, ArmSummary] = Field(default_factory=dict)
+    """Its share of the final evaluation."""
+    episodes: int = 0
+    """Training episodes."""
+    faults: int = 0
+    """Training episodes lost to its environments."""
+
+
 class MethodSummary(_Model):
     """One method: its final evaluation and what it cost."""
 
     arms: dict[str, ArmSummary] = Field(default_factory=dict)
     """By name; without a bank there is only `free`."""
+    parts: dict[str, PartSummary] = Field(default_factory=dict)
+    """By name, where several suites were mixed; otherwise empty."""
     shown_share: float | None = None
     """Share of guided episodes for which the bank had something to show."""
     steps: int
@@ -193,13 +207,15 @@ class RunSummary(_Model):
         return next((method.bank for method in self.methods.values() if method.bank is not None), None)
 
     def __str__(self) -> str:
-        """A table for the terminal: a line per method and arm, then the comparisons."""
+        """A table for the terminal: a line per method and arm, and per part of a mixture, then the comparisons."""
         rows = [("method", "evaluated", "success", "actions per success", "episodes")]
         for name, method in self.methods.items():
-            for arm in arm_order(method.arms):
-                result = method.arms[arm]
+            results = [(arm, method.arms[arm]) for arm in arm_order(method.arms)]
+            for part, summary in method.parts.items():
+                results += [(f"{part}, {arm}", summary.arms[arm]) for arm in arm_order(summary.arms)]
+            for what, result in results:
                 actions = result.actions_per_success.text(".1f")
-                rows.append((name, arm, result.success.text(), actions, str(result.success.n)))
+                rows.append((name, what, result.success.text(), actions, str(result.success.n)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines += [f"{c.method} {c.arm} − {BASELINE}: {c.difference.text('+z.2f')}" for c in self.comparisons]

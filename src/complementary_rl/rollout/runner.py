@@ -65,8 +65,8 @@ class RolloutTimes:
 class RolloutRunner:
     """Plays episodes of one suite with one actor.
 
-    `tool_budget` questions are answered per episode; later ones go to the environment as ordinary text. `time_limit` bounds the
-    wait for an answer, in seconds.
+    `max_turns` replaces the turn limit of every task. `tool_budget` questions are answered per episode; later ones go to the
+    environment as ordinary text. `tool_timeout` bounds the wait for an answer, in seconds.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class RolloutRunner:
         codec: ChatCodec,
         prompts: PromptSet,
         *,
-        max_turns: int,
+        max_turns: int | None = None,
         tool_budget: int = 0,
         tool_timeout: float = 30.0,
     ) -> None:
@@ -118,7 +118,7 @@ class RolloutRunner:
         """Token ids of an episode's first prompt."""
         content = self.prompts.render(
             "actor",
-            instructions=self.suite.instructions,
+            instructions=self.suite.instructions_for(task),
             description=task.description,
             experience=experience,
             tool=tool,
@@ -260,9 +260,9 @@ class RolloutRunner:
         episode.reward += reward
         episode.observation = observation
         if terminated or truncated:
-            episode.success = bool(info.get("success", False))
+            episode.success = info["success"]
             episode.stop_reason = "terminated" if terminated else "truncated"
-        elif episode.n_actions >= self.max_turns:
+        elif episode.n_actions >= (self.max_turns or self.suite.max_turns_for(episode.plan.task)):
             episode.stop_reason = "turns"
         else:
             self._next_prompt(episode, observation)

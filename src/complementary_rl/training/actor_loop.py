@@ -81,7 +81,8 @@ def _grpo_samples(groups: Sequence[Group], *, condition_wise: bool) -> list[Trai
 
 async def _plan(session: "Session", step: int) -> list[EpisodePlan]:
     config, run_seed = session.config, session.config.run.seed
-    tasks = tasks_for_step(session.train_tasks, config.env.groups_per_step, step, run_seed)
+    parts = [part for part in session.parts if session.fault_budget.plays(part.name, step)]
+    tasks = tasks_for_step(parts, config.env.groups_per_step, step, run_seed)
     offers: list[list[Shown]] = [[] for _ in tasks]
     if session.manager is not None and step >= config.run.warmup_steps:
         seeds = [derive_seed(run_seed, "retrieve", step, group) for group in range(len(tasks))]

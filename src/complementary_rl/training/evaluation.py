@@ -3,11 +3,12 @@
 The bank is only read: retrieval with ``training=False`` moves no counter, nothing is distilled, nothing is credited.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from complementary_rl.config import EvalConfig
 from complementary_rl.engines.protocol import SamplingParams
+from complementary_rl.envs.protocol import Part
 from complementary_rl.errors import UserError
 from complementary_rl.experience.manager import ExperienceManager
 from complementary_rl.report.intervals import Estimate, bootstrap_interval, ratio_interval
@@ -21,10 +22,14 @@ FREE, GUIDED, SHUFFLED = "free", "guided", "shuffled"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Episodes by arm ("free", "guided", "shuffled"); lists of an evaluation are paired by position. `faults` were lost."""
+    """Episodes by arm ("free", "guided", "shuffled"); lists of an evaluation are paired by position. `faults` were lost.
+
+    `parts` holds the episodes again, by part and arm, where the suite has several parts.
+    """
 
     episodes: dict[str, list[Trajectory]]
     faults: int
+    parts: dict[str, dict[str, list[Trajectory]]] = field(default_factory=dict)
 
     def shown_share(self) -> float:
         """Share of guided episodes for which the bank had something to show."""
@@ -46,29 +51,39 @@ def arm_estimates(episodes: Sequence[Trajectory], seed: int) -> dict[str, Estima
     return estimates | {"actions_per_success": ratio_interval(actions, success, seed)}
 
 
-def select_tasks(tasks: Sequence[Task], wanted: Sequence[str]) -> list[Task]:
-    """The named tasks, or all. Raises UserError for names that are not of the split."""
+def select_tasks(parts: Sequence[Part], wanted: Sequence[str]) -> list[Part]:
+    """The named tasks, in the order of their names, of the parts that have any; or all. Raises UserError for names that are not of the
+    split."""
     if not wanted:
-        return list(tasks)
-    by_id = {task.id: task for task in tasks}
+        return list(parts)
+    by_id = {task.id: task for part in parts for task in part.tasks}
     unknown = [name for name in wanted if name not in by_id]
     if unknown:
         raise UserError(f"eval.tasks: unknown task {unknown[0]!r}; the split has {len(by_id)} tasks, such as {next(iter(by_id))!r}")
-    return [by_id[name] for name in wanted]
+    owned = [(part, {task.id for task in part.tasks}) for part in parts]
+    chosen = [replace(part, tasks=[by_id[name] for name in wanted if name in ids]) for part, ids in owned]
+    return [part for part in chosen if part.tasks]
 
 
-def check_evaluation(tasks: Sequence[Task], config: EvalConfig) -> None:
+def check_evaluation(parts: Sequence[Part], config: EvalConfig) -> None:
     """Raise UserError for an evaluation that cannot be played on the tasks of its split, before hours are spent on training."""
-    chosen = select_tasks(tasks, config.tasks)
-    if not chosen:
-        raise UserError(f"eval.split: the suite has no {config.split} tasks; set eval.split to the other one, or add some")
-    if config.shuffled_control and len(chosen) < 2:
-        raise UserError("eval.shuffled_control needs at least two tasks: it shows each the experience of another")
+    chosen = select_tasks(parts, config.tasks)
+    several = len(chosen) > 1
+    for part in chosen:
+        which = f"part {part.name!r}" if several else "the suite"
+        if not part.tasks:
+            other = ", or name the tasks of the other parts in eval.tasks" if several else ""
+            raise UserError(f"eval.split: {which} has no {config.split} tasks; set eval.split to the other one, or add some{other}")
+        if config.shuffled_control and len(part.tasks) < 2:
+            of = f" of {which}" if several else ""
+            raise UserError(f"eval.shuffled_control needs at least two tasks{of}: it shows each the experience of another")
+    if config.episodes < len(chosen):
+        raise UserError(f"eval.episodes is {config.episodes}; each of the {len(chosen)} parts needs one at least")
 
 
 async def evaluate(
     runner: RolloutRunner,
-    tasks: Sequence[Task],
+    parts: Sequence[Part],
     config: EvalConfig,
     *,
     run_seed: int,
@@ -77,21 +92,22 @@ async def evaluate(
     manager: ExperienceManager | None,
     step: int,
 ) -> Evaluation:
-    """Play `config.episodes` episodes per arm, `batch` at a time. Without a manager only the free arm is played.
+    """Play `config.episodes` episodes per arm, `batch` at a time, dealt evenly to the parts whatever their weights. Without a manager only
+    the free arm is played.
 
     Guided means *experience offered*: a task for which the bank has nothing is played without, as a user would meet it.
-    The shuffled arm shows each task what the bank offers for another one, the control for "any hint helps".
+    The shuffled arm shows each task what the bank offers for another one of its part, the control for "any hint helps".
     """
     params = SamplingParams(temperature=config.temperature, top_p=config.top_p, max_new_tokens=max_new_tokens)
-    check_evaluation(tasks, config)
-    chosen = select_tasks(tasks, config.tasks)
-    played = [chosen[i % len(chosen)] for i in range(config.episodes)]
+    check_evaluation(parts, config)
+    chosen = select_tasks(parts, config.tasks)
+    turns = [(chosen[i % len(chosen)].tasks, i // len(chosen)) for i in range(config.episodes)]
+    played = [tasks[turn % len(tasks)] for tasks, turn in turns]
     shown: dict[str, list[Shown]] = {FREE: [Shown()] * len(played)}
     if manager is not None:
         shown[GUIDED] = await _best_entries(manager, played, run_seed, step)
         if config.shuffled_control:
-            shifts = [1 + (i // len(chosen)) % (len(chosen) - 1) for i in range(config.episodes)]
-            others = [chosen[(i + shift) % len(chosen)] for i, shift in enumerate(shifts)]
+            others = [tasks[(turn + 1 + turn // len(tasks) % (len(tasks) - 1)) % len(tasks)] for tasks, turn in turns]
             shown[SHUFFLED] = await _best_entries(manager, others, run_seed, step)
     episodes: dict[str, list[Trajectory]] = {}
     faulty: list[int] = []
@@ -116,7 +132,12 @@ async def evaluate(
             faulty += [fault.plan.group for fault in lost]
     # An episode lost in one arm is left out of all: the arms stay paired.
     complete = {arm: [t for t in done if t.group not in faulty] for arm, done in episodes.items()}
-    return Evaluation(complete, len(faulty))
+    return Evaluation(complete, len(faulty), _by_part(complete, chosen) if len(parts) > 1 else {})
+
+
+def _by_part(episodes: Mapping[str, Sequence[Trajectory]], parts: Sequence[Part]) -> dict[str, dict[str, list[Trajectory]]]:
+    ids = {part.name: {task.id for task in part.tasks} for part in parts}
+    return {name: {arm: [t for t in done if t.task.id in own] for arm, done in episodes.items()} for name, own in ids.items()}
 
 
 async def _best_entries(manager: ExperienceManager, tasks: Sequence[Task], run_seed: int, step: int) -> list[Shown]:

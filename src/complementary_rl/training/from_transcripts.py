@@ -14,7 +14,7 @@ from pathlib import Path
 from complementary_rl.config import Config
 from complementary_rl.config_file import config_hash, dump_config, load_config
 from complementary_rl.envs.protocol import Suite
-from complementary_rl.envs.registry import make_suite
+from complementary_rl.envs.registry import configured_suite, tasks_of
 from complementary_rl.errors import UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.chat_traces import ReadLine, RefusedLine, read_chat_traces
@@ -28,40 +28,42 @@ from complementary_rl.types import Split, Task
 COUNTED = frozenset({"distilled", "shortened", "add", "update", "return", "unparsable", "dropped_operations", "added", "duplicate"})
 """Counts of docs/experience.md that an import keeps."""
 
+_SPLITS: tuple[Split, Split] = ("train", "heldout")
+
 
 class Filing:
     """Where transcripts belong among a suite's tasks. One whose goal is the description of a training task, and which names no scope
     itself, is filed with that task; one whose goal only held-out tasks have is refused, since no bank may know of them.
 
-    `unknown` tells why the suite could not be made, if it could not; then transcripts are filed as they say.
+    `unknown` tells why the suite could not be asked, if it could not; then transcripts are filed as they say.
     """
 
     def __init__(self, config: Config) -> None:
         self.suite: Suite | None = None
         self.unknown = ""
+        self._train: dict[str, Task] = {}
+        self._held_out: dict[str, Task] = {}
         try:
-            self.suite = make_suite(config.env.suite, **config.env.options)
+            suite = configured_suite(config.env)
+            self._train, self._held_out = ({task.description: task for task in tasks_of(suite, split)} for split in _SPLITS)
+            self.suite = suite
         except UserError as error:
             self.unknown = str(error)
-        self._train = self._by_description("train")
-        self._held_out = self._by_description("heldout")
 
     def file(self, read: ReadLine) -> ReadLine | RefusedLine:
         """The line with its transcript in the right scope, or why it may not be used."""
         transcript = read.transcript
         goal = transcript.task.description
         known = self._train.get(goal)
-        if known is None:
+        if self.suite is None or known is None:
             if goal in self._held_out:
                 return RefusedLine(read.number, f"its goal is that of the held-out task {self._held_out[goal].id}")
             return read
         if not read.scoped:
             transcript = replace(transcript, task=replace(transcript.task, env=known.env, scope=known.scope))
-        # Rules of its own, or else those of the suite whose task it is.
-        return replace(read, transcript=replace(transcript, instructions=transcript.instructions or None))
-
-    def _by_description(self, split: Split) -> dict[str, Task]:
-        return {} if self.suite is None else {task.description: task for task in self.suite.tasks(split)}
+        # Rules of its own, or else those of the task whose goal it has.
+        rules = transcript.instructions or self.suite.instructions_for(known)
+        return replace(read, transcript=replace(transcript, instructions=rules))
 
 
 @dataclass
@@ -129,7 +131,8 @@ async def distil_transcripts(
 
         torch.set_num_threads(config.run.threads)
     embedder = make_embedder(config.bank.embedder)
-    engine, extractor = open_extractor(config, "" if filing.suite is None else filing.suite.instructions)
+    # The rules are in the transcripts: see `Filing.file`.
+    engine, extractor = open_extractor(config, lambda task: "")
     try:
         _make_directory(bank_path.parent)
         with Bank.open(bank_path, config.bank, embedder, run_id=None, retrieval=config.retrieval) as bank:

@@ -3,10 +3,11 @@ distillation worker and the extractor's loop run freely and share nothing but th
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
+from complementary_rl.envs.registry import parts_of
 from complementary_rl.errors import InfrastructureError
 from complementary_rl.rollout.runner import Fault
 from complementary_rl.training.actor_loop import Group, collect, update_actor
@@ -14,6 +15,7 @@ from complementary_rl.training.evaluation import Evaluation, arm_estimates, eval
 from complementary_rl.training.extractor_loop import extractor_update
 from complementary_rl.training.metrics import readable_episode, rollout_metrics, write_episodes
 from complementary_rl.training.session import Session
+from complementary_rl.types import Trajectory
 
 EXTRACTOR_POLL_SECONDS = 0.05
 SHUTDOWN_SECONDS = 60.0
@@ -52,6 +54,7 @@ class Schedule:
         for outcome in ended:
             if isinstance(outcome, Exception):
                 raise outcome
+        self._check_trained()
         # Only a run that came to its end distils what is queued: one that stops early goes on from its last checkpoint.
         if background and session.manager is not None:
             await session.manager.stop(SHUTDOWN_SECONDS)
@@ -61,7 +64,7 @@ class Schedule:
         start = perf_counter()
         self.times = {}
         groups, faults = await self._timed("rollout", collect(session, step))
-        self._count(groups, faults)
+        self._count(groups, faults, step)
         if session.manager is not None:
             await self._experience(groups, step)
         metrics = {}
@@ -82,7 +85,7 @@ class Schedule:
         step = session.progress.step
         result = await evaluate(
             session.runner,
-            session.suite.tasks(config.eval.split),
+            parts_of(session.suite, config.eval.split),
             config.eval,
             run_seed=config.run.seed,
             batch=config.env.groups_per_step * config.env.group_size,
@@ -90,18 +93,16 @@ class Schedule:
             manager=session.manager,
             step=step,
         )
-        arms = {
-            arm: {name: estimate.model_dump() for name, estimate in arm_estimates(episodes, config.run.seed).items()}
-            for arm, episodes in result.episodes.items()
-        }
+        parts = {part: _dumped(arms, config.run.seed) for part, arms in result.parts.items()}
         self._emit(
             {
                 "kind": "eval",
                 "step": step,
                 "episodes": session.progress.episodes,
-                **arms,
+                **_dumped(result.episodes, config.run.seed),
                 "shown": result.shown_share(),
                 "faults": result.faults,
+                **({"parts": parts} if parts else {}),
             }
         )
         chosen = [(arm, t) for arm, episodes in result.episodes.items() for t in episodes[: config.log.episodes_per_step]]
@@ -158,18 +159,23 @@ class Schedule:
             if not await self._train_extractor():
                 await asyncio.sleep(EXTRACTOR_POLL_SECONDS)
 
-    def _count(self, groups: list[Group], faults: list[Fault]) -> None:
+    def _count(self, groups: list[Group], faults: list[Fault], step: int) -> None:
         session = self.session
-        progress, budget = session.progress, session.config.env.fault_budget
-        progress.episodes += sum(map(len, groups))
-        progress.faults += len(faults)
+        session.progress.episodes += sum(map(len, groups))
+        session.progress.faults += len(faults)
         for fault in faults:
-            message = f"episode {fault.plan.id} lost, environment {fault.kind}: {fault.message}"
-            self._emit({"kind": "event", "step": progress.step, "message": message})
-        if progress.faults > budget:
+            self._event(step, f"episode {fault.plan.id} lost, environment {fault.kind}: {fault.message}")
+        for part in session.parts:
+            own = [fault for fault in faults if session.suite.part_of(fault.plan.task) == part.name]
+            if (message := session.fault_budget.count(part.name, own, step)) is not None:
+                self._event(step, message)
+
+    def _check_trained(self) -> None:
+        progress = self.session.progress
+        if not progress.episodes:
             raise InfrastructureError(
-                f"{progress.faults} episodes were lost to environment faults, more than env.fault_budget = {budget}; "
-                f"the last: {faults[-1].kind}: {faults[-1].message}. Check the suite with `crl envs check`"
+                f"nothing was trained: all {progress.faults} episodes of the run were lost to environment faults, each with its cause in "
+                f"{self.session.metrics.path}. Check the suite with `crl envs check`"
             )
 
     def _record_step(self, step: int, groups: list[Group], actor: dict[str, float], seconds: float) -> None:
@@ -182,11 +188,14 @@ class Schedule:
             "episodes": session.progress.episodes,
             "actor": actor,
             "rollout": rollout_metrics(trajectories),
+            "faults": session.progress.faults,
         }
+        if len(session.parts) > 1:
+            record["parts"] = {part.name: self._part_metrics(part.name, trajectories) for part in session.parts}
         if session.manager is not None:
             record["experience"] = session.manager.take_metrics()
             for message in session.manager.take_events():
-                self._emit({"kind": "event", "step": step, "message": message})
+                self._event(step, message)
         self._emit({**record, "wall": session.wall(), "time": {**times, "step": seconds}})
         kept = session.config.log.episodes_per_step
         if kept:
@@ -194,7 +203,11 @@ class Schedule:
             texts = self._texts(chosen)
             write_episodes(session.directory / "episodes" / f"step_{step}.jsonl", [readable_episode(t, texts) for t in chosen])
 
-    def _texts(self, trajectories: list[Any]) -> dict[int, str]:
+    def _part_metrics(self, part: str, trajectories: list[Trajectory]) -> dict[str, Any]:
+        own = [t for t in trajectories if self.session.suite.part_of(t.task) == part]
+        return {**rollout_metrics(own), "faults": self.session.fault_budget.faults(part)}
+
+    def _texts(self, trajectories: list[Trajectory]) -> dict[int, str]:
         bank = self.session.bank
         ids = {entry for trajectory in trajectories for entry in trajectory.entry_ids}
         return {} if bank is None else {entry: bank.entry(entry).text for entry in sorted(ids)}
@@ -205,9 +218,18 @@ class Schedule:
         self.times[name] = self.times.get(name, 0.0) + perf_counter() - start
         return result
 
+    def _event(self, step: int, message: str) -> None:
+        self._emit({"kind": "event", "step": step, "message": message})
+
     def _emit(self, record: dict[str, Any]) -> None:
         self.session.metrics.append(record)
         self.on_record(record)
+
+
+def _dumped(episodes: Mapping[str, Sequence[Trajectory]], seed: int) -> dict[str, Any]:
+    return {
+        arm: {name: estimate.model_dump() for name, estimate in arm_estimates(done, seed).items()} for arm, done in episodes.items()
+    }
 
 
 def _due(interval: int, step: int) -> bool:

@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from complementary_rl.config_file import config_hash, dump_config
 from complementary_rl.engines import make_engine
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.envs.pool import EnvPool
-from complementary_rl.envs.protocol import Suite
-from complementary_rl.envs.registry import make_suite
+from complementary_rl.envs.protocol import Part, Suite
+from complementary_rl.envs.registry import configured_suite, parts_of
 from complementary_rl.errors import CheckpointError, UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
@@ -29,6 +30,7 @@ from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.training import run_lock
 from complementary_rl.training.checkpoint import checkpoints, read_state, recover_replaced, write_checkpoint
 from complementary_rl.training.evaluation import check_evaluation
+from complementary_rl.training.fault_budget import FaultBudget
 from complementary_rl.training.given_bank import start_from
 from complementary_rl.training.methods import METHODS, MethodFlags
 from complementary_rl.training.metrics import MetricsLog
@@ -66,12 +68,14 @@ class Session:
     runner: RolloutRunner
     metrics: MetricsLog
     lock: RunLock
+    parts: list[Part]
+    """The training tasks."""
+    fault_budget: FaultBudget
     extractor: Engine | None = None
     bank: Bank | None = None
     manager: ExperienceManager | None = None
     gate: Gate | None = None
     progress: Progress = field(default_factory=Progress)
-    train_tasks: list[Task] = field(default_factory=list)
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -92,6 +96,7 @@ class Session:
             "config_hash": config_hash(self.config),
             "progress": {**vars(self.progress), "wall": self.wall()},
             "metrics_offset": self.metrics.offset(),
+            "fault_budget": self.fault_budget.state_dict(),
             "manager": None if self.manager is None else self.manager.state_dict(),
         }
         return write_checkpoint(
@@ -127,7 +132,7 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
         import torch
 
         torch.set_num_threads(config.run.threads)
-    lock = _claim_directory(directory, resume=resume)
+    lock = _claim_directory(directory, resume=resume, setting="run.name" if config.run.dir is None else "run.dir")
     try:
         recover_replaced(directory / "checkpoints")
         found = checkpoints(directory / "checkpoints")
@@ -165,8 +170,10 @@ def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
     return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
 
 
-def open_extractor(config: Config, instructions: str, *, keep_reference: bool = False) -> tuple[Engine, Extractor]:
-    """The extractor's model, and what reads and writes with it. `instructions`: the suite's rules."""
+def open_extractor(
+    config: Config, instructions: Callable[[Task], str], *, keep_reference: bool = False
+) -> tuple[Engine, Extractor]:
+    """The extractor's model, and what reads and writes with it. `instructions`: the rules of a task."""
     prompts = PromptSet.load(config.extractor.prompts)
     engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference)
     try:
@@ -177,11 +184,12 @@ def open_extractor(config: Config, instructions: str, *, keep_reference: bool = 
         raise
 
 
-def _claim_directory(directory: Path, *, resume: bool) -> RunLock:
-    """Make sure that the directory is there, fits what is asked for, and is nobody else's; changes nothing that was in it."""
+def _claim_directory(directory: Path, *, resume: bool, setting: str) -> RunLock:
+    """Make sure that the directory is there, fits what is asked for, and is nobody else's; changes nothing that was in it. `setting` is the
+    one that chose it."""
     has_run, stray = (directory / MARKER).exists(), directory / "bank.sqlite"
     if has_run and not resume:
-        raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --run.name")
+        raise UserError(f"{directory} already holds a run; continue it with --resume, or choose another --{setting}")
     if resume and not has_run:
         raise UserError(f"{directory} holds no run to resume; leave --resume out to start one")
     if not resume and stray.exists():
@@ -239,11 +247,12 @@ def _restore_bank(checkpoint: Path, directory: Path) -> None:
 
 def _build(config: Config, directory: Path, lock: RunLock) -> Session:
     flags = METHODS[config.run.method]
-    suite = make_suite(config.env.suite, **config.env.options)
-    train_tasks = list(suite.tasks("train"))
-    if not train_tasks:
-        raise UserError(f"env.suite: {config.env.suite} has no training tasks; check env.options")
-    check_evaluation(suite.tasks(config.eval.split), config.eval)
+    suite = configured_suite(config.env)
+    parts = parts_of(suite, "train")
+    for part in parts:
+        if not part.tasks:
+            raise UserError(f"env.suite: {part.name} has no training tasks; check env.options")
+    check_evaluation(parts_of(suite, config.eval.split), config.eval)
     actor, codec, prompts = open_models(config)
     pool = EnvPool(suite, timeout=config.env.step_timeout, workers=ENV_WORKERS)
     runner = RolloutRunner(
@@ -252,12 +261,13 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         actor,
         codec,
         prompts,
-        max_turns=config.env.max_turns or suite.max_turns,
+        max_turns=config.env.max_turns,
         tool_budget=config.tool.budget if config.tool.enabled else 0,
         tool_timeout=config.tool.timeout,
     )
-    session = Session(config, directory, flags, suite, pool, actor, runner, MetricsLog(directory / "metrics.jsonl"), lock)
-    session.train_tasks = train_tasks
+    metrics = MetricsLog(directory / "metrics.jsonl")
+    fault_budget = FaultBudget([part.name for part in parts], config.env.fault_budget)
+    session = Session(config, directory, flags, suite, pool, actor, runner, metrics, lock, parts, fault_budget)
     if flags.experience:
         try:
             _add_experience(session)
@@ -280,7 +290,7 @@ def _add_experience(session: Session) -> None:
     extractor = None
     if session.flags.extractor or config.tool.enabled:
         needs_reference = config.extractor.kl_coefficient > 0
-        session.extractor, extractor = open_extractor(config, session.suite.instructions, keep_reference=needs_reference)
+        session.extractor, extractor = open_extractor(config, session.suite.instructions_for, keep_reference=needs_reference)
     session.manager = ExperienceManager(
         session.bank, extractor, config, judge=session.suite.judge_entry, train_extractor=session.flags.train_extractor
     )
@@ -292,7 +302,7 @@ def _add_experience(session: Session) -> None:
             config.gate,
             session.manager.rates,
             temperature=config.actor.sampling.temperature,
-            instructions=session.suite.instructions,
+            instructions=session.suite.instructions_for,
         )
 
 
@@ -309,7 +319,7 @@ def _begin(session: Session) -> None:
 
 def _withdraw(directory: Path) -> None:
     """Leave nothing of a run that could not start, or the corrected one would be refused the directory."""
-    for name in (MARKER, CONFIG_FILE, "metrics.jsonl", *_BANK_FILES, "bank.sqlite.lock", run_lock.FILE):
+    for name in (MARKER, CONFIG_FILE, "metrics.jsonl", *_BANK_FILES, run_lock.FILE):
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()
@@ -321,6 +331,7 @@ def _load(session: Session, checkpoint: Path, state: dict[str, Any]) -> None:
     if session.manager is not None:
         session.manager.load_state_dict(state["manager"])
     session.progress = Progress(**state["progress"])
+    session.fault_budget.load_state_dict(state.get("fault_budget", {}))  # which older checkpoints lack
     assert math.isfinite(session.progress.wall)
     session.metrics.truncate(state["metrics_offset"])
     for path in (session.directory / "episodes").glob("step_*.jsonl"):

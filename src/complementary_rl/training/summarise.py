@@ -5,11 +5,12 @@ from typing import Any
 
 from complementary_rl.config_file import config_hash
 from complementary_rl.report.provenance import Provenance, peak_memory_gb
-from complementary_rl.report.summary import ArmSummary, BankSummary, MethodSummary, RunSummary, write_summary
+from complementary_rl.report.summary import ArmSummary, BankSummary, MethodSummary, PartSummary, RunSummary, write_summary
 from complementary_rl.report.tail import Tail
 from complementary_rl.report.times import time_shares
 from complementary_rl.training.evaluation import Evaluation, arm_estimates
 from complementary_rl.training.session import Session
+from complementary_rl.types import Condition, Trajectory
 
 
 def summarise(session: Session, evaluation: Evaluation, command: str) -> RunSummary:
@@ -20,7 +21,8 @@ def summarise(session: Session, evaluation: Evaluation, command: str) -> RunSumm
     if session.bank is not None:
         bank = BankSummary.from_counts(session.bank.counts(), _late_useful_share(records, config.run.steps))
     method = MethodSummary(
-        arms={arm: ArmSummary(**arm_estimates(episodes, config.run.seed)) for arm, episodes in evaluation.episodes.items()},
+        arms=_arms(evaluation.episodes, config.run.seed),
+        parts=_parts(session, evaluation, records),
         shown_share=evaluation.shown_share() if session.manager is not None else None,
         steps=session.progress.step,
         episodes=session.progress.episodes,
@@ -34,6 +36,29 @@ def summarise(session: Session, evaluation: Evaluation, command: str) -> RunSumm
     summary = RunSummary(name=config.run.name, methods={config.run.method: method})
     write_summary(session.directory, summary)
     return summary
+
+
+def _arms(episodes: Mapping[str, Sequence[Trajectory]], seed: int) -> dict[str, ArmSummary]:
+    return {arm: ArmSummary(**arm_estimates(done, seed)) for arm, done in episodes.items()}
+
+
+def _parts(session: Session, evaluation: Evaluation, records: Sequence[Mapping[str, Any]]) -> dict[str, PartSummary]:
+    """Of a mixture; a part that was not evaluated (`eval.tasks` named none of it) has no arms."""
+    if len(session.parts) == 1:
+        return {}
+    steps = [record["parts"] for record in records if record["kind"] == "step"]
+    played = {
+        part.name: sum(step[part.name].get(condition, {}).get("n", 0) for step in steps for condition in Condition)
+        for part in session.parts
+    }
+    return {
+        name: PartSummary(
+            arms=_arms(evaluation.parts.get(name, {}), session.config.run.seed),
+            episodes=int(episodes),
+            faults=session.fault_budget.faults(name),
+        )
+        for name, episodes in played.items()
+    }
 
 
 def _late_useful_share(records: Sequence[Mapping[str, Any]], steps: int) -> float | None:

@@ -4,9 +4,9 @@ import re
 
 from complementary_rl.envs.minihack.compass import KEYS, STEPS
 from complementary_rl.envs.minihack.game import Game
+from complementary_rl.envs.wording import bare
 
 _SPELLINGS = re.compile(r"\b(north|south)[ _]?(east|west)\b")
-_VERB = re.compile(r"^(?:go|move|walk|step|head) (?:to the )?")
 _APPLY = re.compile(r"(?:apply|use)(?: the)? key(?:(?: to the)? (\S+))?")
 _PICK_UP = re.compile(r"pick ?up(?: (?:the )?key)?")
 _STUCK_DOOR_TRIES = 10
@@ -14,7 +14,7 @@ _STUCK_DOOR_TRIES = 10
 
 def perform(game: Game, text: str, *, keys: bool) -> bool:
     """Do what `text` says; False, with nothing done, when it is no action. `keys` allows ``pick up`` and ``apply key``."""
-    action = _VERB.sub("", _SPELLINGS.sub(r"\1-\2", " ".join(text.lower().split()).strip(" .!`'\"*")))
+    action = _SPELLINGS.sub(r"\1-\2", bare(text))
     if action in KEYS:
         game.press(KEYS[action])
     elif action == "search":

@@ -8,18 +8,19 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from complementary_rl.envs.minihack.compass import KEYS, towards
-from complementary_rl.envs.minihack.game import Game, compile_level, map_origin
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
-from complementary_rl.envs.protocol import StepResult, Suite
+from complementary_rl.envs.minihack.game import NEEDS, LevelGame, compile_level, map_origin
+from complementary_rl.envs.names import COUNT, titles
+from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed, rng
 from complementary_rl.types import Split, Task
 
 _REGIONS = (("north-west", "north", "north-east"), ("west", "centre", "east"), ("south-west", "south", "south-east"))
 _CLAIM = re.compile(r"\b(not\s+)?in\s+the\s+(" + "|".join(sorted(sum(_REGIONS, ()), key=len, reverse=True)) + r")\b", re.IGNORECASE)
+
+
+_ACTIONS = tuple(KEYS)
 
 
 class DarkRooms(Suite):
@@ -31,6 +32,7 @@ class DarkRooms(Suite):
     """
 
     name = "minihack/dark-rooms"
+    needs = NEEDS
     instructions = (
         "You are in a dark room of NetHack and must step onto its exit, a staircase down. You see only the cells next to you. "
         "Places are given as column (1 is west) and row (1 is north). Answer with one word: "
@@ -38,10 +40,9 @@ class DarkRooms(Suite):
     )
 
     def __init__(self, rooms: int = 16, heldout_rooms: int = 16, max_turns: int = 16, seed: int = 0, size: int = 15) -> None:
-        names = len(ADJECTIVES) * len(NOUNS)
-        if rooms < 1 or heldout_rooms < 0 or rooms + heldout_rooms > names:
+        if rooms < 1 or heldout_rooms < 0 or rooms + heldout_rooms > COUNT:
             raise UserError(
-                f"{self.name}: rooms ≥ 1 and heldout_rooms ≥ 0 must add up to at most {names}, not {rooms} + {heldout_rooms}"
+                f"{self.name}: rooms ≥ 1 and heldout_rooms ≥ 0 must add up to at most {COUNT}, not {rooms} + {heldout_rooms}"
             )
         if size not in (6, 9, 12, 15, 18):
             raise UserError(f"{self.name}: size is {size}; it must be 6, 9, 12, 15 or 18")
@@ -49,11 +50,11 @@ class DarkRooms(Suite):
             raise UserError(f"{self.name}: max_turns is {max_turns}; it must be at least 1")
         self.max_turns = max_turns
         self.size = size
-        order = _titles(rng("dark-rooms", seed, "names"))
+        order = titles(rng("dark-rooms", seed, "names"))
         # From opposite ends, so that more rooms of one split leave the other split as it is.
         self._tasks: dict[Split, list[Task]] = {
             "train": [self._task(title, "train") for title in order[:rooms]],
-            "heldout": [self._task(title, "heldout") for title in order[names - heldout_rooms :]],
+            "heldout": [self._task(title, "heldout") for title in order[COUNT - heldout_rooms :]],
         }
         self._exits = {task.id: self._draw_exit(seed, task) for tasks in self._tasks.values() for task in tasks}
 
@@ -69,6 +70,15 @@ class DarkRooms(Suite):
             return None
         where = self.region(task)
         return all((region == where) == positive for region, positive in claims)
+
+    def expert(self, task: Task, seed: int) -> Policy:
+        exit_x, exit_y = self.exit(task)
+
+        def walk(observation: str) -> str:
+            _, x, y = observation.split(",")[0].split()
+            return towards(exit_x - int(x), exit_y - int(y))
+
+        return walk
 
     def exit(self, task: Task) -> tuple[int, int]:
         """Column and row (1 … size) of a room's exit. Raises UserError if the task is not of this suite."""
@@ -90,23 +100,13 @@ class DarkRooms(Suite):
         return int(x), int(y)
 
 
-def _titles(random: np.random.Generator) -> list[str]:
-    """All names, each once. A word comes back only when all words have been used: names that share none are easiest to tell apart."""
-    adjectives, nouns = random.permutation(ADJECTIVES), random.permutation(NOUNS)
-    return [
-        f"{adjective} {nouns[(first + shift) % len(nouns)]}"
-        for shift in range(len(nouns))
-        for first, adjective in enumerate(adjectives)
-    ]
-
-
 class DarkRoomEnv:
     """One episode at a time in one of the suite's rooms."""
 
     def __init__(self, suite: DarkRooms) -> None:
         self._suite = suite
         self._origin = map_origin(suite.size, suite.size)
-        self._game = Game()
+        self._game = LevelGame()
         self._exit = (1, 1)
         self._unseen_glyph = -1
         self._turns = 0
@@ -117,7 +117,7 @@ class DarkRoomEnv:
         # What NetHack displays for the exit's cell changes once, when the hero comes into its sight, and is remembered.
         self._unseen_glyph = self._exit_glyph()
         self._turns = 0
-        return self._place(), {}
+        return self._place(), {"actions": _ACTIONS}
 
     def step(self, action: str) -> StepResult:
         self._turns += 1

@@ -35,7 +35,13 @@ _CHARACTER = "rog-hum-cha-mal"
 _X, _Y, _HP, _MAX_HP, _TURN = 0, 1, 10, 11, 20
 _IN_QUESTION, _IN_TEXT, _WAITS_FOR_SPACE = 1, 2, 3
 _SPACE, _ESCAPE = 32, 27
+_DEATH, _TASK_SUCCESSFUL = 1, 2
 _MAX_PAGES = 50
+
+NEEDS = "minihack (NetHack GPL)"
+KEY_CODES = tuple(range(256))
+ENDLESS = 1_000_000
+"""A turn limit for NLE that is never reached: views count turns. At its own limit NLE reports terminated *and* truncated."""
 
 
 class _Staircase(NetHackStaircase):  # type: ignore[misc]
@@ -47,50 +53,29 @@ class _Staircase(NetHackStaircase):  # type: ignore[misc]
 
 
 class Game:
-    """A NetHack instance. `observe` names NLE observations that `array` can return beside ``glyphs``, ``blstats`` and ``message``.
+    """A NetHack instance that is played by pressing keys; `env` is an NLE environment whose actions are the key codes 0 … 255.
 
-    `start` a level, then `press` keys until `over`; `heard` collects the game's messages, also those behind "--More--", until it is
+    `begin` a game, then `press` keys until `over`; `heard` collects the game's messages, also those behind "--More--", until it is
     cleared. The hero's death blanks NetHack's screen, success leaves it as it was.
     """
 
-    def __init__(self, observe: Sequence[str] = (), *, autopickup: bool = True) -> None:
-        self._env = _Staircase(
-            observation_keys=("glyphs", "blstats", "message", *observe),
-            options=(*MH_NETHACKOPTIONS, "pettype:none", *(() if autopickup else ("!autopickup",))),
-            character=_CHARACTER,
-            # Keys are pressed by their code, so that prompts can be answered like a player does.
-            actions=tuple(range(256)),
-            allow_all_yn_questions=True,
-            # NLE would page through "--More--" by itself and lose what stood before it.
-            allow_all_modes=True,
-            spawn_monsters=False,
-            penalty_step=0.0,
-            # Turns are counted by the view: at its own limit NLE reports terminated *and* truncated.
-            max_episode_steps=1_000_000,
-            # Luck would otherwise depend on the day's moon and date.
-            fix_moon_phase=True,
-        )
-        self._directory = Path(self._env.nethack._vardir)
-        data = self._directory / "nhdat"
-        data.unlink()
-        data.symlink_to(_shared_data())
-        self._names = self._env._observation_keys
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self._names = env._observation_keys
         self.over = True
-        self.won = False
+        self.won = self.died = False
         self.heard: list[str] = []
 
-    def start(self, level: bytes, *, core: int, level_seed: int | None = None) -> None:
-        """Begin a game on a compiled level. `core` seeds the dice; `level_seed` the making of the level (default: `core` too)."""
-        (self._directory / "mylevel.lev").write_bytes(level)
+    def begin(self, *, core: int, level_seed: int | None = None) -> None:
+        """Begin a game. `core` seeds the dice; `level_seed` the making of the level (default: `core` too)."""
         # `reset(seed=)` does not reach NetHack, and without `reseed=False` it reseeds itself from the system's entropy.
         self._env.seed(core=core, disp=core, reseed=False, lgen=level_seed)
         self._env.reset()
-        self.over = self.won = False
+        self.over = self.won = self.died = False
         self.heard = []
 
     def press(self, key: int) -> None:
-        """Press one key and page through what the game says. Sets `over` when the hero died or stands on the staircase down, and
-        `won` in the latter case."""
+        """Press one key and page through what the game says. Sets `over` when the game is, and then `won` or `died` where it ended so."""
         assert not self.over, "the game is over: start a new one"
         self._step(key)
         for _ in range(_MAX_PAGES):
@@ -130,6 +115,15 @@ class Game:
         """NetHack's words for what is displayed at a place of the map; needs ``screen_descriptions``."""
         return _text(self._current("screen_descriptions")[y, x])
 
+    def descriptions(self, rows: slice, columns: slice) -> list[list[str]]:
+        """`describe` for a rectangle of the map, row by row; many times quicker than cell by cell."""
+        block = self._current("screen_descriptions")[rows, columns]
+        height, width, length = block.shape
+        cells = block.tobytes()
+        return [
+            [_decoded(cells[(y * width + x) * length : (y * width + x + 1) * length]) for x in range(width)] for y in range(height)
+        ]
+
     def inventory(self) -> list[tuple[str, str]]:
         """(letter, name) of what the hero carries; needs ``inv_letters`` and ``inv_strs``."""
         letters, names = self._current("inv_letters"), self._current("inv_strs")
@@ -148,19 +142,63 @@ class Game:
         self._env.close()
 
     def _step(self, key: int) -> None:
-        *_, terminated, _truncated, info = self._env.step(key)
+        _, reward, terminated, _, info = self._send(key)
         self.over = bool(terminated)
-        self.won = int(info["end_status"]) == 2
+        # Some of MiniHack's tasks also end by what must not happen; only the reward tells.
+        self.won = int(info["end_status"]) == _TASK_SUCCESSFUL and reward > 0
+        self.died = int(info["end_status"]) == _DEATH
         if message := _text(self._current("message")):
             self.heard.append(message)
+
+    def _send(self, key: int) -> Any:
+        return self._env.step(key)
 
     def _current(self, name: str) -> NDArray[Any]:
         observation: NDArray[Any] = np.asarray(self._env.last_observation[self._names.index(name)])
         return observation
 
 
+class LevelGame(Game):
+    """A game on a level that we compiled; the task is to reach the staircase down.
+
+    `observe` names NLE observations that `array` can return beside ``glyphs``, ``blstats`` and ``message``.
+    """
+
+    def __init__(self, observe: Sequence[str] = (), *, autopickup: bool = True) -> None:
+        env = _Staircase(
+            observation_keys=("glyphs", "blstats", "message", *observe),
+            options=(*MH_NETHACKOPTIONS, "pettype:none", *(() if autopickup else ("!autopickup",))),
+            character=_CHARACTER,
+            # Keys are pressed by their code, so that prompts can be answered like a player does.
+            actions=KEY_CODES,
+            allow_all_yn_questions=True,
+            # NLE would page through "--More--" by itself and lose what stood before it.
+            allow_all_modes=True,
+            spawn_monsters=False,
+            penalty_step=0.0,
+            max_episode_steps=ENDLESS,
+            # Luck would otherwise depend on the day's moon and date.
+            fix_moon_phase=True,
+        )
+        super().__init__(env)
+        self._directory = Path(env.nethack._vardir)
+        data = self._directory / "nhdat"
+        data.unlink()
+        data.symlink_to(_shared_data())
+
+    def start(self, level: bytes, *, core: int, level_seed: int | None = None) -> None:
+        """`begin` a game on a compiled level."""
+        (self._directory / "mylevel.lev").write_bytes(level)
+        self.begin(core=core, level_seed=level_seed)
+
+
 def _text(codes: NDArray[Any]) -> str:
-    return bytes(codes).split(b"\0", 1)[0].decode("latin-1").strip()
+    return _decoded(codes.tobytes())
+
+
+@functools.lru_cache(maxsize=4096)
+def _decoded(text: bytes) -> str:
+    return text.split(b"\0", 1)[0].decode("latin-1").strip()
 
 
 def map_origin(width: int, height: int) -> tuple[int, int]:

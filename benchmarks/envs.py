@@ -1,0 +1,113 @@
+"""All registered suites in one table: how many tasks, how quick, and how far chance and the suite's expert get.
+
+    python -m benchmarks.envs
+    python -m benchmarks.envs sokoban frozen-lake --episodes 100
+
+Suites come from the registry; one whose packages or options are missing is listed with what it wants. Each seed plays the training
+tasks that follow those of the seed before. Seconds are of the process's own time on the processor, so that other work on the machine
+matters less; an environment that works in another process looks quicker than it is.
+"""
+
+import argparse
+import math
+from dataclasses import dataclass, field
+from time import process_time
+
+from benchmarks.synthetic import np, print_machine, print_table
+from complementary_rl.envs.playing import Player, expert_player, play_episode, random_player
+from complementary_rl.envs.protocol import StepResult, Suite, TextEnv
+from complementary_rl.envs.registry import make_suite, suite_names
+from complementary_rl.errors import UserError
+from complementary_rl.seeds import derive_seed
+from complementary_rl.types import Task
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suites", nargs="*", help="names; all registered ones without")
+    parser.add_argument("--episodes", type=int, default=20, help="per seed and player")
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    print_machine()
+    header = ["suite", "train", "held-out", "needs", "reset ms", "steps/s", "chance", "expert", "actions of expert"]
+    print_table(header, [row(name, options.episodes, options.seeds) for name in options.suites or suite_names()])
+    print(f"\nsuccess: mean over {options.seeds} seeds (least–most), {options.episodes} episodes each, on training tasks in turn")
+
+
+def row(name: str, episodes: int, seeds: int) -> list[str]:
+    try:
+        suite = make_suite(name)
+    except UserError as error:
+        return [name, *["–"] * 2, str(error).rpartition("run: ")[2], *["–"] * 5]
+    train, heldout = suite.tasks("train"), suite.tasks("heldout")
+    clock = Clock(suite.make_env())
+    rounds = [
+        [(train[(seed * episodes + i) % len(train)], derive_seed("benchmark", seed, i)) for i in range(episodes)]
+        for seed in range(seeds)
+    ]
+    chance, _ = success(suite, clock, rounds, expert=False)
+    has_expert = suite.expert(*rounds[0][0]) is not None
+    best, actions = success(suite, clock, rounds, expert=True) if has_expert else ("–", "–")
+    clock.close()
+    return [
+        name,
+        str(len(train)),
+        str(len(heldout)),
+        suite.needs or "–",
+        clock.reset_ms(),
+        clock.steps_per_second(),
+        chance,
+        best,
+        actions,
+    ]
+
+
+def success(suite: Suite, env: TextEnv, rounds: list[list[tuple[Task, int]]], *, expert: bool) -> tuple[str, str]:
+    """Share of episodes solved, as mean and range over the rounds, and the mean number of actions of those solved."""
+    shares, actions = [], []
+    for episodes in rounds:
+        outcomes = [play_episode(suite, env, task, seed, player(suite, task, seed, expert=expert)) for task, seed in episodes]
+        shares.append(float(np.mean([outcome.success for outcome in outcomes])))
+        actions += [outcome.actions for outcome in outcomes if outcome.success]
+    text = f"{np.mean(shares):.2f} ({min(shares):.2f}–{max(shares):.2f})"
+    return text, f"{np.mean(actions):.1f}" if actions else "–"
+
+
+def player(suite: Suite, task: Task, seed: int, *, expert: bool) -> Player:
+    return expert_player(suite, task, seed) if expert else random_player(suite, task, seed)
+
+
+@dataclass
+class Clock:
+    """The environment, timed."""
+
+    env: TextEnv
+    resets: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+
+    def reset(self, task: Task, seed: int) -> tuple[str, dict[str, object]]:
+        start = process_time()
+        result = self.env.reset(task, seed)
+        self.resets.append(process_time() - start)
+        return result
+
+    def step(self, action: str) -> StepResult:
+        start = process_time()
+        result = self.env.step(action)
+        self.steps.append(process_time() - start)
+        return result
+
+    def close(self) -> None:
+        self.env.close()
+
+    def reset_ms(self) -> str:
+        return f"{1e3 * float(np.mean(self.resets)):.2f}"
+
+    def steps_per_second(self) -> str:
+        rate = len(self.steps) / max(sum(self.steps), 1e-9)
+        digits = 10 ** (int(math.log10(max(rate, 1))) - 1)
+        return f"{max(1, round(rate / digits)) * max(digits, 1):,.0f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Environments of other conventions as ours, and ours as theirs."""

@@ -1,0 +1,1 @@
+"""Gymnasium's FrozenLake as text."""

@@ -1,0 +1,1 @@
+"""Sokoban as text: small rooms, proven solvable, drawn from a seed."""
