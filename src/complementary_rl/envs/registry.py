@@ -33,6 +33,7 @@ _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "alfworld": ("complementary_rl.envs.alfworld.suite", "Alfworld", ()),
     "frozen-lake": ("complementary_rl.envs.frozen_lake.suite", "FrozenLake", ()),
     "sokoban": ("complementary_rl.envs.sokoban.suite", "Sokoban", ()),
+    "swe": ("complementary_rl.envs.swe.suite", "Swe", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
     "webshop": ("complementary_rl.envs.webshop.suite", "WebShop", ()),
     **{f"minihack/{level}": ("complementary_rl.envs.minihack.suite", "MiniHackLevels", (level,)) for level in LEVELS},

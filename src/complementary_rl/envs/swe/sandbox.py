@@ -11,6 +11,7 @@ import os
 import re
 import selectors
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,8 @@ _ENVIRONMENT = {
     "PATH": f"{TOOLS}/bin:/opt/bin:/usr/bin:/bin",
     "PYTHONPATH": f"{REPOSITORY}/src:{REPOSITORY}:{TOOLS}",
     "PYTHONHASHSEED": "0",
+    # Plugins that happen to be installed beside the host's Python.
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     # Stale or planted bytecode would hide what the source says.
     "PYTHONDONTWRITEBYTECODE": "1",
     "HOME": "/tmp",
@@ -131,6 +134,17 @@ class Sandbox:
         self._used, self._files, _ = self._disk()
         stopped = stopped or self._disk_exceeded(self.limits.disk, self.limits.files)
         return Result(output[: self.limits.output].decode(errors="replace"), process.returncode, stopped)
+
+    def read_tmp(self, name: str) -> str:
+        """The text of a regular file that a command left in /tmp; empty where there is none, or one that is too large."""
+        try:
+            descriptor = os.open(self._tmp / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            usable = stat.S_ISREG(status.st_mode) and status.st_size <= self.limits.file_size
+            return file.read().decode(errors="replace") if usable else ""
 
     def close(self) -> None:
         """Remove the folder. Idempotent."""
