@@ -34,6 +34,7 @@ _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "frozen-lake": ("complementary_rl.envs.frozen_lake.suite", "FrozenLake", ()),
     "mixture": ("complementary_rl.envs.mixture", "Mixture", ()),
     "sokoban": ("complementary_rl.envs.sokoban.suite", "Sokoban", ()),
+    "swe": ("complementary_rl.envs.swe.suite", "Swe", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
     "webshop": ("complementary_rl.envs.webshop.suite", "WebShop", ()),
     **{f"minihack/{level}": ("complementary_rl.envs.minihack.suite", "MiniHackLevels", (level,)) for level in LEVELS},

@@ -1,0 +1,108 @@
+"""Run tests in a sandbox, and judge what the actor left by them.
+
+Judged is a fresh copy of the repository in which only the source files are the actor's: its test files, ``conftest.py``, settings and
+links never come along. A source file that manipulates the test runner from within, while it is imported, can still deceive it.
+"""
+
+import os
+import shutil
+import stat
+import uuid
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from complementary_rl.envs.swe.sandbox import Limits, Sandbox
+from complementary_rl.envs.swe.tasks import SweTask, is_test, lay_out
+
+_LARGEST_SOURCE = 1 << 20
+_LONGEST_PATH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """`name` is ``file::module.Class::test[parameters]``; `detail` what pytest says of a failure."""
+
+    __test__ = False  # for pytest, which would collect it
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+def run_tests(sandbox: Sandbox, files: Iterable[str]) -> list[TestResult]:
+    """Run the test files (paths in the repository) by pytest. Empty where it could not even report: a crash, a limit, an import error."""
+    # The name cannot be guessed by what was written before.
+    report = f"report-{uuid.uuid4().hex}.xml"
+    options = ["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "junit_family=xunit1"]
+    sandbox.run(["python", "-m", "pytest", *options, f"--junit-xml=/tmp/{report}", "--rootdir=/repo", "--", *files])
+    text = sandbox.read_tmp(report)
+    try:
+        cases = ElementTree.fromstring(text).iter("testcase") if text else iter(())
+        return [_result(case) for case in cases]
+    except ElementTree.ParseError:
+        return []
+
+
+def _result(case: "ElementTree.Element") -> TestResult:
+    name = f"{case.get('file')}::{case.get('classname')}::{case.get('name')}"
+    for child in case:
+        if child.tag in ("failure", "error", "skipped"):
+            return TestResult(name, passed=False, detail=child.text or "" if child.tag != "skipped" else "")
+    return TestResult(name, passed=True)
+
+
+def passed(results: Iterable[TestResult]) -> set[str]:
+    """Names of tests that passed, in every run of them."""
+    found = list(results)
+    return {result.name for result in found if result.passed} - {result.name for result in found if not result.passed}
+
+
+def solved(task: SweTask, data: Path, left: Path, limits: Limits) -> bool:
+    """Whether, with the sources in the repository `left`, all failing tests pass and all passing ones still do."""
+    failing, all_tests = set(task.failing), {*task.failing, *task.passing}
+    # Most episodes end here, and sooner.
+    for wanted in (failing, all_tests):
+        files = sorted({name.partition("::")[0] for name in wanted})
+        with Sandbox(data / "tools", limits) as sandbox:
+            lay_out(task, data, sandbox.repository, broken=False)
+            take_sources(task.source, left, sandbox.repository)
+            if not wanted <= passed(run_tests(sandbox, files)):
+                return False
+    return True
+
+
+def take_sources(source: Iterable[str], left: Path, target: Path) -> None:
+    """Replace the source files in `target` by those in `left`: regular Python files that are no tests, and nothing else."""
+    sources = list(source)
+    for path in list(_sources(sources, target)):
+        (target / path).unlink()
+    for path in _sources(sources, left):
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(left / path, target / path, follow_symlinks=False)
+
+
+def _sources(source: Iterable[str], root: Path) -> Iterator[str]:
+    for start in source:
+        if (root / start).resolve() != root.resolve() / start:
+            continue  # A link on the way could lead anywhere on the host.
+        found = [Path(start)] if (root / start).is_file() else _files(root, start)
+        for path in found:
+            name = path.as_posix()
+            try:
+                status = (root / path).lstat()
+            except OSError:
+                continue
+            if name.endswith(".py") and not is_test(name) and stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_SOURCE:
+                yield name
+
+
+def _files(root: Path, start: str) -> Iterator[Path]:
+    # os.walk enters no links, passes over folders that it cannot read, and recurses, which a hostile depth must not exhaust.
+    for folder, folders, files in os.walk(root / start):
+        folders.sort()
+        if len(folder) > _LONGEST_PATH:
+            folders.clear()
+        for name in sorted(files):
+            yield Path(folder, name).relative_to(root)
