@@ -67,10 +67,8 @@ def test_an_issue_tells_what_tests_see_and_nothing_of_the_source() -> None:
         "tests/test_words.py:9: in test_plural\n    assert plural('cat', 2) == 'cats'\nsrc/words.py:77: in plural\n    return word < 3\n"
         "           ^^^^^^^^\nE   TypeError: no order"
     )
-    failures = [TestResult(f"tests/test_words.py::tests.test_words::test_plural[{n}]", False, detail) for n in range(9)]
-    issue = write_issue(
-        "words-1.0", [*failures, TestResult("tests/test_words.py::tests.test_words::test_b", False, "E   assert 1 == 2")]
-    )
+    failures = [TestResult(f"tests/test_words.py::test_plural[a::b{n}]", False, detail) for n in range(9)]
+    issue = write_issue("words-1.0", [*failures, TestResult("tests/test_words.py::test_b", False, "E   assert 1 == 2")])
     assert issue.splitlines()[0] == "test_plural and 1 more fail: TypeError: no order"
     assert "assert plural('cat', 2) == 'cats'\n    TypeError: no order" in issue
     assert "test_b:\n    assert 1 == 2" in issue
@@ -87,13 +85,14 @@ def test_tasks_of_a_tiny_package_are_noticed_by_tests_and_mended_by_their_diff(t
     install_pytest(data / "tools")
     repository = make.fetch(str(tmp_path / "tiny"), data)
     package = make.prepare(repository, data, Limits(seconds=PATIENT))
-    assert (package.repository, package.source, len(package.passing)) == ("tiny", ("tiny",), 8)
+    assert (package.repository, package.source, len(package.passing)) == ("tiny", ("tiny",), 9)
     made = list(make.bugs(package, "train", 0, 1))
     assert made
+    assert "tests/test_plural.py::TestPlural::test_inherited" in package.passing
     for task in made:
         make.write_task(task, data)
         assert 0 < len(task.failing) <= 2
-        assert len(task.failing) + len(task.passing) == 8
+        assert len(task.failing) + len(task.passing) == 9
         assert "tiny/words.py" not in task.issue
     assert load(str(data)) == sorted(made, key=lambda task: task.id)
     lay_out(made[0], data, tmp_path / "broken", broken=True)

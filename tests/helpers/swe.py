@@ -43,10 +43,20 @@ def longest(words, least=2):
     found = [word for word in words if len(word) > least]
     return max(found, key=len) if found else None
 ''',
+    "tests/__init__.py": """\
+class Inherited:
+    def test_inherited(self):
+        pass
+""",
     "tests/test_plural.py": """\
 import pytest
 
+from tests import Inherited
 from tiny import plural
+
+
+class TestPlural(Inherited):
+    pass
 
 
 @pytest.mark.parametrize(("count", "word"), [(0, "cats"), (1, "cat"), (2, "cats")])
@@ -104,9 +114,11 @@ def tiny_data(folder: Path) -> Path:
     folder.chmod(0o755)
     install_pytest(folder / "tools")
     write(folder / "repositories" / "tiny", PACKAGE)
-    test = "tests/test_longest.py::tests.test_longest.TestLongest::test_"
+    test = "tests/test_longest.py::TestLongest::test_"
     passing = [test + name for name in ("longest", "some", "default", "least")]
-    passing += [f"tests/test_plural.py::tests.test_plural::test_plural[{case}]" for case in ("0-cats", "1-cat", "2-cats")]
+    passing += [
+        f"tests/test_plural.py::{name}" for name in ("TestPlural::test_inherited", "test_plural[0-cats]", "test_plural[1-cat]")
+    ]
     for name, split in (("one", "train"), ("two", "heldout")):
         diff = unified("tiny/words.py", PACKAGE["tiny/words.py"], BROKEN)
         issue = f"test_none fails ({name})\n\nIt returns a word."

@@ -22,7 +22,10 @@ _LONGEST_PATH = 1000
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """`name` is ``file::module.Class::test[parameters]``; `detail` what pytest says of a failure."""
+    """`name` is ``file::Class::test[parameters]``, by the file that was run, even if it only inherits the test.
+
+    `detail` is what pytest says of a failure.
+    """
 
     __test__ = False  # for pytest, which would collect it
 
@@ -33,20 +36,25 @@ class TestResult:
 
 def run_tests(sandbox: Sandbox, files: Iterable[str]) -> list[TestResult]:
     """Run the test files (paths in the repository) by pytest. Empty where it could not even report: a crash, a limit, an import error."""
+    files = list(files)
     # The name cannot be guessed by what was written before.
     report = f"report-{uuid.uuid4().hex}.xml"
-    options = ["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "-o", "junit_family=xunit1"]
-    sandbox.run(["python", "-m", "pytest", *options, f"--junit-xml=/tmp/{report}", "--rootdir=/repo", "--", *files])
+    options = ["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "--rootdir=/repo", f"--junit-xml=/tmp/{report}"]
+    sandbox.run(["python", "-m", "pytest", *options, "--", *files])
     text = sandbox.read_tmp(report)
+    modules = {file.removesuffix(".py").replace("/", "."): file for file in files}
     try:
         cases = ElementTree.fromstring(text).iter("testcase") if text else iter(())
-        return [_result(case) for case in cases]
+        return [_result(case, modules) for case in cases]
     except ElementTree.ParseError:
         return []
 
 
-def _result(case: "ElementTree.Element") -> TestResult:
-    name = f"{case.get('file')}::{case.get('classname')}::{case.get('name')}"
+def _result(case: "ElementTree.Element", modules: dict[str, str]) -> TestResult:
+    inside = case.get("classname", "")
+    module = max((name for name in modules if f"{inside}.".startswith(f"{name}.")), key=len, default="")
+    classes = inside[len(module) :].strip(".")
+    name = "::".join(filter(None, [modules.get(module, ""), classes, case.get("name")]))
     for child in case:
         if child.tag in ("failure", "error", "skipped"):
             return TestResult(name, passed=False, detail=child.text or "" if child.tag != "skipped" else "")

@@ -24,7 +24,7 @@ def write_issue(package: str, failures: Sequence[TestResult]) -> str:
 
 
 def _test(failure: TestResult) -> str:
-    return failure.name.rpartition("::")[2].partition("[")[0]
+    return failure.name.partition("[")[0].rpartition("::")[2]
 
 
 def _errors(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from complementary_rl.envs.swe.grading import TestResult, passed, run_tests
+from complementary_rl.envs.swe.grading import TestResult, passed, run_tests, solved
 from complementary_rl.envs.swe.issues import write_issue
 from complementary_rl.envs.swe.mutations import Mutation, mutations, unified
 from complementary_rl.envs.swe.sandbox import Limits, Sandbox, require_bubblewrap
@@ -156,7 +156,10 @@ def _broken(package: Package, split: Split, path: str, before: str, after: str) 
     failures = [result for result in results if result.name in failing]
     hidden = tuple(sorted({one.partition("::")[0] for one in failing}))
     issue = write_issue(package.repository, failures)
-    return replace(task, issue=issue, failing=tuple(sorted(failing)), passing=tuple(sorted(still)), hidden=hidden)
+    task = replace(task, issue=issue, failing=tuple(sorted(failing)), passing=tuple(sorted(still)), hidden=hidden)
+    # The judge runs fewer files than were run here, which some tests may not stand.
+    whole = package.data / "repositories" / package.repository
+    return task if solved(task, package.data, whole, package.limits) else None
 
 
 def _source_files(package: Package, root: Path) -> list[str]:
