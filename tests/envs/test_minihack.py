@@ -1,7 +1,7 @@
 """MiniHack levels as text: MiniHack's own levels, NetHack's fog of war, numbers and places right, actions that do what they say."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,16 +9,16 @@ import pytest
 pytest.importorskip("nle", reason="needs the extra 'minihack'")
 pytest.importorskip("minihack", reason="needs the extra 'minihack'")
 
+from helpers.nethack import Start, drawn, episodes
+
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.minihack.compass import KEYS, STEPS, towards
 from complementary_rl.envs.minihack.game import compile_level
 from complementary_rl.envs.minihack.levels import LEVELS
-from complementary_rl.envs.minihack.suite import MiniHackEnv, MiniHackLevels
+from complementary_rl.envs.minihack.suite import MiniHackLevels
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import rng
-
-Open = Callable[..., tuple[MiniHackEnv, str]]
 
 MINIHACK_CLASSES = {
     "room-5x5": "room:MiniHackRoom5x5",
@@ -40,24 +40,9 @@ MINIHACK_CLASSES = {
 
 
 @pytest.fixture
-def start() -> Iterator[Open]:
-    """``start(level, task=0, seed=0, max_turns=30)`` opens an episode: (environment, observation)."""
-    environments = []
-
-    def open_(level: str, task: int = 0, seed: int = 0, max_turns: int = 30) -> tuple[MiniHackEnv, str]:
-        suite = MiniHackLevels(level, max_turns=max_turns)
-        env = suite.make_env()
-        environments.append(env)
-        return env, env.reset(suite.tasks("train")[task], seed)[0]
-
-    yield open_
-    for env in environments:
-        env.close()
-
-
-def drawn(observation: str) -> list[str]:
-    lines = observation.splitlines()
-    return lines[lines.index("Map (north is up):") + 1 : next(i for i, line in enumerate(lines) if line.startswith("Legend: "))]
+def start() -> Iterator[Start]:
+    with episodes() as opening:
+        yield opening
 
 
 def line(observation: str, label: str) -> str:
@@ -110,7 +95,7 @@ def test_descriptions_tell_levels_apart_in_words() -> None:
         assert re.fullmatch(r"[\w .,;:x-]+", text)
 
 
-def test_an_observation_to_the_letter(start: Open) -> None:
+def test_an_observation_to_the_letter(start: Start) -> None:
     _, observation = start("room-5x5")
     assert observation.splitlines()[:9] == [
         "HP 12/12, turn 1, 30 actions left",
@@ -126,14 +111,14 @@ def test_an_observation_to_the_letter(start: Open) -> None:
     assert line(observation, "You carry: ").startswith("a +0 short sword (weapon in hand); ")
 
 
-def test_reaching_the_staircase_is_reward_one_and_success(start: Open) -> None:
+def test_reaching_the_staircase_is_reward_one_and_success(start: Start) -> None:
     env, _ = start("room-5x5")
     results = [env.step("south-east") for _ in range(4)]
     assert [result[1:] for result in results[:3]] == [(0.0, False, False, {"success": False})] * 3
     assert results[3] == ("You reached the staircase down.", 1.0, True, False, {"success": True})
 
 
-def test_the_turn_limit_truncates_without_success(start: Open) -> None:
+def test_the_turn_limit_truncates_without_success(start: Start) -> None:
     env, _ = start("room-5x5", max_turns=3)
     results = [env.step("search") for _ in range(3)]
     assert [result[3] for result in results] == [False, False, True]
@@ -142,7 +127,7 @@ def test_the_turn_limit_truncates_without_success(start: Open) -> None:
     assert "0 actions left" in results[2][0]
 
 
-def test_dying_ends_the_episode_without_success_and_says_of_what(start: Open) -> None:
+def test_dying_ends_the_episode_without_success_and_says_of_what(start: Start) -> None:
     for task in range(10):
         env, observation = start("room-15x15-monster", task=task, max_turns=500)
         health = set()
@@ -160,7 +145,7 @@ def test_dying_ends_the_episode_without_success_and_says_of_what(start: Open) ->
 
 
 @pytest.mark.parametrize("level", ["room-15x15-random", "room-15x15-ultimate", "river-narrow", "mazewalk-9x9", "keyroom-dark-s5"])
-def test_what_is_told_is_where_the_map_shows_it(start: Open, level: str) -> None:
+def test_what_is_told_is_where_the_map_shows_it(start: Start, level: str) -> None:
     symbols = {"staircase down": ">", "staircase up": "<", "a boulder": "`", "teleportation trap": "^", "closed door": "+"}
     env, observation = start(level, task=1, max_turns=120)
     random = rng("walk", level)
@@ -182,7 +167,7 @@ def test_what_is_told_is_where_the_map_shows_it(start: Open, level: str) -> None
     assert checked
 
 
-def test_fog_of_war(start: Open) -> None:
+def test_fog_of_war(start: Start) -> None:
     def known(observation: str) -> int:
         return sum(character != " " for row in drawn(observation) for character in row)
 
@@ -195,7 +180,7 @@ def test_fog_of_war(start: Open) -> None:
     assert known(start("mazewalk-9x9")[1]) < 30
 
 
-def test_the_task_makes_the_level_and_the_episode_only_the_dice(start: Open) -> None:
+def test_the_task_makes_the_level_and_the_episode_only_the_dice(start: Start) -> None:
     maps = {seed: drawn(start("room-15x15-monster", task=3, seed=seed)[1]) for seed in (0, 1)}
     assert maps[0] == maps[1]
     assert drawn(start("room-15x15-monster", task=4)[1]) != maps[0]
@@ -222,7 +207,7 @@ def test_heldout_levels_are_other_levels() -> None:
         ("**north_west**", (-1, -1)),
     ],
 )
-def test_moves_however_they_are_spelled(start: Open, text: str, step: tuple[int, int]) -> None:
+def test_moves_however_they_are_spelled(start: Start, text: str, step: tuple[int, int]) -> None:
     env, observation = start("room-15x15-random", task=2)
     (before,) = find(observation, "@")
     (after,) = find(env.step(text)[0], "@")
@@ -230,7 +215,7 @@ def test_moves_however_they_are_spelled(start: Open, text: str, step: tuple[int,
 
 
 @pytest.mark.parametrize("text", ["", "up", "kick north", "pick up", "apply key north", "north north", "i", "#quit", "\x1b", "S"])
-def test_what_is_no_action_costs_an_action_but_no_game_time(start: Open, text: str) -> None:
+def test_what_is_no_action_costs_an_action_but_no_game_time(start: Start, text: str) -> None:
     env, opening = start("room-5x5")
     observation, reward, terminated, truncated, _ = env.step(text)
     assert observation.startswith("That is not an action here; nothing happened.\nHP 12/12, turn 1, 29 actions left\n")
@@ -238,18 +223,18 @@ def test_what_is_no_action_costs_an_action_but_no_game_time(start: Open, text: s
     assert (reward, terminated, truncated) == (0.0, False, False)
 
 
-def test_walls_say_so(start: Open) -> None:
+def test_walls_say_so(start: Start) -> None:
     env, _ = start("room-5x5")
     assert line(env.step("north")[0], "Message: ") == "It's solid stone."
 
 
-def test_the_inventory_is_told_when_it_changes(start: Open) -> None:
+def test_the_inventory_is_told_when_it_changes(start: Start) -> None:
     env, opening = start("keyroom-dark-s5")
     assert line(opening, "You carry: ")
     assert not line(env.step("search")[0], "You carry: ")
 
 
-def test_a_key_room_from_key_to_staircase(start: Open) -> None:
+def test_a_key_room_from_key_to_staircase(start: Start) -> None:
     env, observation = start("keyroom-dark-s5", max_turns=3000)
     random = rng("explore")
     assert line(env.step("apply key")[0], "Message: ") == "You have no key."
@@ -283,7 +268,7 @@ def test_a_key_room_from_key_to_staircase(start: Open) -> None:
     assert terminated
 
 
-def test_a_locked_door_needs_its_key(start: Open) -> None:
+def test_a_locked_door_needs_its_key(start: Start) -> None:
     random = rng("no key")
     env, observation = start("keyroom-dark-s5", max_turns=1000)
     for _ in range(900):
@@ -296,7 +281,7 @@ def test_a_locked_door_needs_its_key(start: Open) -> None:
     raise AssertionError("no door found")
 
 
-def test_a_boulder_pushed_into_the_river_makes_a_bridge(start: Open) -> None:
+def test_a_boulder_pushed_into_the_river_makes_a_bridge(start: Start) -> None:
     for task in range(30):
         env, observation = start("river-narrow", task=task, max_turns=60)
         straight = [dx for dx, dy in offsets(observation, "a boulder") if dy == 0 and dx > 0]
@@ -313,7 +298,7 @@ def test_a_boulder_pushed_into_the_river_makes_a_bridge(start: Open) -> None:
     raise AssertionError("no boulder reached the river")
 
 
-def test_teleport_traps_teleport(start: Open) -> None:
+def test_teleport_traps_teleport(start: Start) -> None:
     env, observation = start("room-15x15-trap", task=2, max_turns=500)
     random = rng("traps")
     for _ in range(400):

@@ -1,7 +1,7 @@
 """MiniHack's registered levels by id: goals in words, commands in words, views, seeds, and errors that name the remedy."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,33 +9,18 @@ import pytest
 pytest.importorskip("nle", reason="needs the extra 'minihack'")
 pytest.importorskip("minihack", reason="needs the extra 'minihack'")
 
+from helpers.nethack import Start, drawn, episodes
+
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.minihack.registered import RegisteredEnv
 from complementary_rl.envs.registry import make_suite
 from complementary_rl.errors import UserError
 
-Open = Callable[..., tuple[RegisteredEnv, str]]
-
 
 @pytest.fixture
-def start() -> Iterator[Open]:
-    """``start(id, task=0, seed=0, **options)`` opens an episode: (environment, observation)."""
-    environments = []
-
-    def open_(level: str, task: int = 0, seed: int = 0, **options: Any) -> tuple[Any, str]:
-        suite = make_suite(f"minihack/{level}", **options)
-        env = suite.make_env()
-        environments.append(env)
-        return env, env.reset(suite.tasks("train")[task], seed)[0]
-
-    yield open_
-    for env in environments:
-        env.close()
-
-
-def shown(observation: str) -> list[str]:
-    lines = observation.splitlines()
-    return lines[lines.index("Map (north is up):") + 1 : next(i for i, line in enumerate(lines) if line.startswith("Legend: "))]
+def start() -> Iterator[Start]:
+    with episodes() as opening:
+        yield opening
 
 
 def seen(observation: str) -> str:
@@ -78,22 +63,22 @@ def test_the_rules_list_the_commands_of_the_level() -> None:
     assert "\n- zap ITEM DIRECTION\n" in make_suite("minihack/Zap-v0").instructions
 
 
-def test_the_staircase_of_a_level_by_id_is_that_of_our_own(start: Open) -> None:
+def test_the_staircase_of_a_level_by_id_is_that_of_our_own(start: Start) -> None:
     env, observation = start("Room-5x5-v0")
-    assert shown(observation) == ["@....", ".....", ".....", ".....", "....>"]
+    assert drawn(observation) == ["@....", ".....", ".....", ".....", "....>"]
     results = [env.step("south-east") for _ in range(4)]
     assert [result[1] for result in results] == [0.0, 0.0, 0.0, 1.0]
     assert results[3] == ("You reached your goal.", 1.0, True, False, {"success": True})
 
 
-def test_praying_on_the_altar_succeeds_and_elsewhere_does_not(start: Open) -> None:
+def test_praying_on_the_altar_succeeds_and_elsewhere_does_not(start: Start) -> None:
     env, observation = start("Pray-Fixed-v0")
     observation = go_to(env, observation, r"(?:\w+ )*altar")
     observation, reward, terminated, _, info = env.step("pray")
     assert (reward, terminated, info["success"]) == (1.0, True, True), observation
 
 
-def test_wearing_by_a_word_of_the_name(start: Open) -> None:
+def test_wearing_by_a_word_of_the_name(start: Start) -> None:
     env, observation = start("Levitate-Boots-Fixed-v0", max_turns=200)
     go_to(env, observation, "(?:\\w+ )*boots")
     observation = env.step("pick up")[0]
@@ -104,7 +89,7 @@ def test_wearing_by_a_word_of_the_name(start: Open) -> None:
     assert results[-1][4]["success"], results
 
 
-def test_a_question_that_stays_open_is_told(start: Open) -> None:
+def test_a_question_that_stays_open_is_told(start: Start) -> None:
     env, _ = start("Zap-Fixed-v0")
     observation, _, terminated, _, _ = env.step("eat")
     assert "What do you want to eat?" in observation or "You don't have anything to eat" in observation
@@ -114,36 +99,36 @@ def test_a_question_that_stays_open_is_told(start: Open) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "dance", "zap wand north", "north north", "#quit", "openly east"])
-def test_what_is_no_action_there_does_nothing(start: Open, text: str) -> None:
+def test_what_is_no_action_there_does_nothing(start: Start, text: str) -> None:
     env, opening = start("Corridor-R2-v0")
     observation = env.step(text)[0]
     assert observation.startswith("That is not an action here; nothing happened.\nHP 12/12, turn 1, 99 actions left\n")
-    assert shown(observation) == shown(opening)
+    assert drawn(observation) == drawn(opening)
 
 
-def test_fixed_levels_stay_and_fresh_ones_change(start: Open) -> None:
-    fixed = {"\n".join(shown(start("Room-Random-15x15-v0", seed=seed)[1])) for seed in range(4)}
-    fresh = ["\n".join(shown(start("Room-Random-15x15-v0", seed=seed, fresh_levels=True)[1])) for seed in range(4)]
+def test_fixed_levels_stay_and_fresh_ones_change(start: Start) -> None:
+    fixed = {"\n".join(drawn(start("Room-Random-15x15-v0", seed=seed)[1])) for seed in range(4)}
+    fresh = ["\n".join(drawn(start("Room-Random-15x15-v0", seed=seed, fresh_levels=True)[1])) for seed in range(4)]
     assert len(fixed) == 1
     assert len(set(fresh)) == 4
-    assert "\n".join(shown(start("Room-Random-15x15-v0", seed=2, fresh_levels=True)[1])) == fresh[2]
+    assert "\n".join(drawn(start("Room-Random-15x15-v0", seed=2, fresh_levels=True)[1])) == fresh[2]
     ours = {start("room-15x15-random", seed=seed, fresh_levels=True)[1] for seed in range(4)}
     assert len(ours) == 4
 
 
 @pytest.mark.parametrize("level", ["Room-15x15-v0", "room-15x15"])
-def test_crop_shows_the_square_around_the_hero(start: Open, level: str) -> None:
+def test_crop_shows_the_square_around_the_hero(start: Start, level: str) -> None:
     env, observation = start(level, crop=5)
-    assert shown(observation) == ["@..", "...", "..."]
+    assert drawn(observation) == ["@..", "...", "..."]
     assert seen(observation) == "Seen: nothing notable"
     for _ in range(3):
         observation = env.step("south-east")[0]
     # Five cells a side, the hero in the middle.
-    assert shown(observation) == [".....", ".....", "..@..", ".....", "....."]
+    assert drawn(observation) == [".....", ".....", "..@..", ".....", "....."]
 
 
 @pytest.mark.parametrize("level", ["Room-5x5-v0", "room-5x5"])
-def test_language_tells_what_is_around_without_a_map(start: Open, level: str) -> None:
+def test_language_tells_what_is_around_without_a_map(start: Start, level: str) -> None:
     env, observation = start(level, view="language")
     assert "Map" not in observation and "Legend" not in observation
     assert (

@@ -34,11 +34,12 @@ def places(suite: str, scope: str, levels: int, heldout_levels: int, seed: int) 
         raise UserError(f"{suite}: there are names for {COUNT} levels; with scope 'level' ask for fewer levels")
     order = titles(rng(suite, seed, "names"))
     return {
-        "train": [_named(suite, title) for title in order[:levels]],
-        "heldout": [_named(suite, title) for title in order[::-1][:heldout_levels]],
+        "train": [named(suite, title) for title in order[:levels]],
+        "heldout": [named(suite, title) for title in order[::-1][:heldout_levels]],
     }
 
 
-def _named(suite: str, title: str) -> Place:
+def named(suite: str, title: str) -> Place:
+    """A place with a name and a shelf of its own."""
     identity = f"{suite}/{title.lower().replace(' ', '-')}"
     return Place(identity, identity, title)

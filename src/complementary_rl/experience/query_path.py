@@ -43,8 +43,7 @@ class QueryPath:
         self._tally = tally
         self._gathering: list[_Request] = []
         self._gathered = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._due = False
+        self._flushing: asyncio.Handle | None = None
         self._ready: deque[_Request] = deque()
         self._searching = 0
         self._threads = ThreadPoolExecutor(config.searches, thread_name_prefix="retrieval")
@@ -74,21 +73,20 @@ class QueryPath:
             request.answer.set_result(None)
 
     def _gather(self, request: _Request) -> None:
+        before = self._gathered
         self._gathering.append(request)
         self._gathered += len(request.queries)
-        if self._gathered >= self._config.batch_size:
-            if not self._due:  # who asks in the same turn of the event loop comes along
-                self._due = True
-                asyncio.get_running_loop().call_soon(self._flush)
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._config.max_wait, self._flush)
+        loop = asyncio.get_running_loop()
+        if before < self._config.batch_size <= self._gathered:
+            if self._flushing is not None:
+                self._flushing.cancel()
+            self._flushing = loop.call_soon(self._flush)  # who asks in the same turn of the event loop comes along
+        elif self._flushing is None:
+            self._flushing = loop.call_later(self._config.max_wait, self._flush)
 
     def _flush(self) -> None:
         """What was gathered is a micro-batch."""
-        self._due = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._flushing = None
         self._ready.extend(self._gathering)
         self._gathering.clear()
         self._gathered = 0

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from complementary_rl.envs.frozen_lake.planner import best_actions
+from complementary_rl.envs.options import require_at_least
 from complementary_rl.envs.places import Place, places
 from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.envs.wording import bare
@@ -66,8 +67,7 @@ class FrozenLake(Suite):
     ) -> None:
         if size not in _SIZES or not 0 < p < 1:
             raise UserError(f"frozen-lake: size must be 3 to 10 and p between 0 and 1, not {size} and {p}")
-        if max_turns < 1:
-            raise UserError(f"frozen-lake: max_turns is {max_turns}; it must be at least 1")
+        require_at_least(self.name, 1, max_turns=max_turns)
         self.max_turns = max_turns
         self.is_slippery = is_slippery
         self.show_map = show_map

@@ -11,6 +11,8 @@ from typing import Any
 from complementary_rl.envs.minihack.compass import KEYS, towards
 from complementary_rl.envs.minihack.game import NEEDS, LevelGame, compile_level, map_origin
 from complementary_rl.envs.names import COUNT, titles
+from complementary_rl.envs.options import require_at_least
+from complementary_rl.envs.places import named
 from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed, rng
@@ -18,8 +20,6 @@ from complementary_rl.types import Split, Task
 
 _REGIONS = (("north-west", "north", "north-east"), ("west", "centre", "east"), ("south-west", "south", "south-east"))
 _CLAIM = re.compile(r"\b(not\s+)?in\s+the\s+(" + "|".join(sorted(sum(_REGIONS, ()), key=len, reverse=True)) + r")\b", re.IGNORECASE)
-
-
 _ACTIONS = tuple(KEYS)
 
 
@@ -46,8 +46,7 @@ class DarkRooms(Suite):
             )
         if size not in (6, 9, 12, 15, 18):
             raise UserError(f"{self.name}: size is {size}; it must be 6, 9, 12, 15 or 18")
-        if max_turns < 1:
-            raise UserError(f"{self.name}: max_turns is {max_turns}; it must be at least 1")
+        require_at_least(self.name, 1, max_turns=max_turns)
         self.max_turns = max_turns
         self.size = size
         order = titles(rng("dark-rooms", seed, "names"))
@@ -92,8 +91,8 @@ class DarkRooms(Suite):
         return _REGIONS[(y - 1) * 3 // self.size][(x - 1) * 3 // self.size]
 
     def _task(self, title: str, split: Split) -> Task:
-        identity = f"{self.name}/{title.lower().replace(' ', '-')}"
-        return Task(identity, self.name, f"Find the exit of the {title}.", derive_seed(identity), split, scope=identity)
+        place = named(self.name, title)
+        return Task(place.id, self.name, f"Find the exit of the {title}.", derive_seed(place.id), split, scope=place.scope)
 
     def _draw_exit(self, seed: int, task: Task) -> tuple[int, int]:
         x, y = rng("dark-rooms", seed, task.description).integers(1, self.size + 1, size=2)

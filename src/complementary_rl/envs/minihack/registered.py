@@ -4,18 +4,18 @@ The level, the hero, the goal and what ends an episode are MiniHack's; view, act
 """
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from complementary_rl.envs.minihack.commands import Commands
-from complementary_rl.envs.minihack.game import ENDLESS, KEY_CODES, NEEDS, Game
+from complementary_rl.envs.minihack.game import ENDLESS, KEY_CODES, Game
 from complementary_rl.envs.minihack.levels import LEVELS
-from complementary_rl.envs.minihack.suite import end_of_step, level_seed
-from complementary_rl.envs.minihack.view import View, check_look
-from complementary_rl.envs.protocol import StepResult, Suite
+from complementary_rl.envs.minihack.suite import SeededLevels, end_of_step, level_seed
+from complementary_rl.envs.minihack.view import View
+from complementary_rl.envs.protocol import StepResult
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed
-from complementary_rl.types import Split, Task
+from complementary_rl.types import Task
 
 # Imported after .game, which says what to install where they are missing.
 import gymnasium  # isort: skip
@@ -47,7 +47,7 @@ def check_level(level: str) -> None:
         )
 
 
-class MiniHackRegistered(Suite):
+class MiniHackRegistered(SeededLevels):
     """Suite ``minihack/<id without its prefix>``, for every id that MiniHack registers and that can be played offline.
 
     `train_tasks` and `heldout_tasks` levels are made from seeds that `seed` gives; with `fresh_levels` each episode of a task has a
@@ -55,8 +55,6 @@ class MiniHackRegistered(Suite):
     so many cells of the map around the hero, 0 all of it. At most `max_turns` actions, reward 1 for success. Raises UserError for an
     id that is unknown (with the nearest) or cannot be played here, and for options out of range.
     """
-
-    needs = NEEDS
 
     def __init__(
         self,
@@ -70,18 +68,17 @@ class MiniHackRegistered(Suite):
         crop: int = 0,
         seed: int = 0,
     ) -> None:
-        self.name = f"minihack/{level}"
         self._id = _PREFIX + level
         check_level(level)
-        if train_tasks < 1 or heldout_tasks < 0 or max_turns < 1:
-            raise UserError(
-                f"{self.name}: train_tasks ({train_tasks}) and max_turns ({max_turns}) must be at least 1, "
-                f"heldout_tasks ({heldout_tasks}) at least 0"
-            )
-        check_look(view, crop)
-        self.max_turns = max_turns
-        self.fresh_levels = fresh_levels
-        self.view, self.crop = view, crop
+        super().__init__(
+            f"minihack/{level}",
+            train_tasks=train_tasks,
+            heldout_tasks=heldout_tasks,
+            max_turns=max_turns,
+            fresh_levels=fresh_levels,
+            view=view,
+            crop=crop,
+        )
         probe = self.make_game()
         self.commands = Commands(probe.keys)
         goal = probe.goal
@@ -91,25 +88,7 @@ class MiniHackRegistered(Suite):
         at = ", @," if view == "map" else ""
         self.instructions = _RULES.format(at=at, goal=f"{goal}.", turns=max_turns, more=forms + items)
         title = " ".join(level.split("-")[:-1])
-        description = f"{goal} in NetHack's level {title}."
-        counts: dict[Split, int] = {"train": train_tasks, "heldout": heldout_tasks}
-        self._tasks = {
-            split: [
-                Task(
-                    f"{self.name}/{split}-{i}",
-                    self.name,
-                    description,
-                    derive_seed("minihack-level", self.name, split, seed, i),
-                    split,
-                    self.name,
-                )
-                for i in range(count)
-            ]
-            for split, count in counts.items()
-        }
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.draw_tasks(f"{goal} in NetHack's level {title}.", seed)
 
     def make_env(self) -> "RegisteredEnv":
         return RegisteredEnv(self)

@@ -29,15 +29,58 @@ _KEY_RULES = """
 - apply key DIRECTION: unlock and open the locked door next to you in that direction, such as: apply key north"""
 
 
-class MiniHackLevels(Suite):
+class SeededLevels(Suite):
+    """What the suites of MiniHack levels share: tasks that are seeds of NetHack's level generator, and how a game is looked at.
+
+    A subclass calls `draw_tasks` once it can describe them.
+    """
+
+    needs = NEEDS
+
+    def __init__(
+        self, name: str, *, train_tasks: int, heldout_tasks: int, max_turns: int, fresh_levels: bool, view: str, crop: int
+    ) -> None:
+        if train_tasks < 1 or heldout_tasks < 0 or max_turns < 1:
+            raise UserError(
+                f"{name}: train_tasks ({train_tasks}) and max_turns ({max_turns}) must be at least 1, "
+                f"heldout_tasks ({heldout_tasks}) at least 0"
+            )
+        check_look(view, crop)
+        self.name = name
+        self.max_turns = max_turns
+        self.fresh_levels = fresh_levels
+        self.view, self.crop = view, crop
+        self._counts: dict[Split, int] = {"train": train_tasks, "heldout": heldout_tasks}
+        self._tasks: dict[Split, list[Task]] = {}
+
+    def tasks(self, split: Split) -> Sequence[Task]:
+        return self._tasks[split]
+
+    def draw_tasks(self, description: str, seed: int) -> None:
+        """Make the tasks, all of one description and on one shelf of the bank; `seed` draws their levels."""
+        self._tasks = {
+            split: [
+                Task(
+                    f"{self.name}/{split}-{index}",
+                    self.name,
+                    description,
+                    derive_seed("minihack-level", self.name, split, seed, index),
+                    split,
+                    scope=self.name,
+                )
+                for index in range(count)
+            ]
+            for split, count in self._counts.items()
+        }
+
+
+class MiniHackLevels(SeededLevels):
     """Suite ``minihack/<level>``, one for each name in `levels.LEVELS`.
 
     `train_tasks` and `heldout_tasks` levels are made by NetHack's generator from seeds that `seed` gives; the seed of an episode
     decides only the game's dice, unless `fresh_levels` makes a new level for every episode. At most `max_turns` actions. `view` and
     `crop` are `View`'s `layout` and `crop`. Raises UserError for an unknown level or options out of range.
     """
-
-    needs = NEEDS
 
     def __init__(
         self,
@@ -54,31 +97,22 @@ class MiniHackLevels(Suite):
         if level not in LEVELS:
             raise UserError(f"there is no MiniHack level {level!r}; there are: {', '.join(LEVELS)}")
         self.level: Level = LEVELS[level]
-        self.name = f"minihack/{level}"
-        if train_tasks < 1 or heldout_tasks < 0 or max_turns < 1:
-            raise UserError(
-                f"{self.name}: train_tasks ({train_tasks}) and max_turns ({max_turns}) must be at least 1, "
-                f"heldout_tasks ({heldout_tasks}) at least 0"
-            )
-        check_look(view, crop)
-        self.max_turns = max_turns
+        super().__init__(
+            f"minihack/{level}",
+            train_tasks=train_tasks,
+            heldout_tasks=heldout_tasks,
+            max_turns=max_turns,
+            fresh_levels=fresh_levels,
+            view=view,
+            crop=crop,
+        )
         self.actions = (*STEPS, "search", *(("pick up", "apply key") if self.level.keys else ()))
-        self.fresh_levels = fresh_levels
-        self.view, self.crop = view, crop
         hint = f" {self.level.hint}" if self.level.hint else ""
         self.instructions = _RULES.format(turns=max_turns, hint=hint, told=_TOLD[view]) + (_KEY_RULES if self.level.keys else "")
-        counts: dict[Split, int] = {"train": train_tasks, "heldout": heldout_tasks}
-        self._tasks = {split: [self._task(split, index, seed) for index in range(count)] for split, count in counts.items()}
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
+        self.draw_tasks(self.level.description, seed)
 
     def make_env(self) -> "MiniHackEnv":
         return MiniHackEnv(self)
-
-    def _task(self, split: Split, index: int, seed: int) -> Task:
-        level_seed = derive_seed("minihack-level", self.name, split, seed, index)
-        return Task(f"{self.name}/{split}-{index}", self.name, self.level.description, level_seed, split, scope=self.name)
 
 
 class MiniHackEnv:

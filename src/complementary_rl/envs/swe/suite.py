@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from complementary_rl.envs.options import require_at_least
 from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.envs.swe import editor
 from complementary_rl.envs.swe.grading import solved
@@ -44,14 +45,8 @@ class Swe(Suite):
         test_seconds: int = 60,
         observation_chars: int = 8000,
     ) -> None:
-        for option, value, least in (
-            ("max_turns", max_turns, 1),
-            ("command_seconds", command_seconds, 1),
-            ("test_seconds", test_seconds, 1),
-            ("observation_chars", observation_chars, 200),
-        ):
-            if value < least:
-                raise UserError(f"swe: {option} is {value}; it must be at least {least}")
+        require_at_least(self.name, 1, max_turns=max_turns, command_seconds=command_seconds, test_seconds=test_seconds)
+        require_at_least(self.name, 200, observation_chars=observation_chars)
         require_bubblewrap()
         self.data = Path(data).expanduser().resolve()
         self.max_turns, self.observation_chars = max_turns, observation_chars

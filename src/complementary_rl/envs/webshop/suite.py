@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from complementary_rl.envs.options import require_at_least
 from complementary_rl.envs.playing import scripted
 from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.envs.webshop.generated import generate_products
@@ -64,14 +65,8 @@ class WebShop(Suite):
         show_attributes: bool = False,
         seed: int = 0,
     ) -> None:
-        for option, value, least in (
-            ("items", items, 1),
-            ("train_tasks", train_tasks, 1),
-            ("heldout_tasks", heldout_tasks, 0),
-            ("max_turns", max_turns, 1),
-        ):
-            if value < least:
-                raise UserError(f"{self.name}: {option} is {value}; it must be at least {least}")
+        require_at_least(self.name, 1, items=items, train_tasks=train_tasks, max_turns=max_turns)
+        require_at_least(self.name, 0, heldout_tasks=heldout_tasks)
         for option, choice, choices in (("goals", goals, ("synthetic", "human")), ("heldout", heldout, ("test", "dev"))):
             if choice not in choices:
                 raise UserError(f"{self.name}: {option} is {choice!r}; it must be {' or '.join(map(repr, choices))}")
