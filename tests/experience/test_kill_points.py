@@ -1,13 +1,9 @@
 """The short form of `python -m benchmarks.bank_durability`, and that its checks find what they look for."""
 
 import sqlite3
-import sys
 from itertools import islice
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.bank_durability import check, report, run
 from benchmarks.bank_load import busy_life, open_bank

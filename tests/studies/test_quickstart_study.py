@@ -1,12 +1,9 @@
 """The study's table reads finished runs; the runs themselves are not made here."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from studies import quickstart
 from studies.intervals import seed_interval

@@ -1,11 +1,6 @@
 """The table of suites: every kind of row, from the registry alone."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import envs
 from complementary_rl.errors import UserError
