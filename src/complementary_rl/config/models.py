@@ -1,0 +1,115 @@
+"""Sections of the two trained models: where they come from, how they sample and how they are trained."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from complementary_rl.config.section import Section
+
+RatioForm = Literal["sequence", "sequence_mean", "token"]
+
+
+class SamplingConfig(Section):
+    """How a model samples while training."""
+
+    temperature: float = Field(1.0, gt=0)
+    """Softmax temperature; log-probs are recorded under it."""
+    max_new_tokens: int = Field(64, ge=1)
+    """Most tokens of one generation."""
+
+
+class OptimConfig(Section):
+    """AdamW of one model; constant learning rate as in the paper."""
+
+    lr: float = Field(1e-6, gt=0)
+    """Learning rate."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Decoupled weight decay."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW β1 and β2."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """The gradient's global norm is clipped to this."""
+    max_tokens_per_microbatch: int = Field(16_384, ge=1)
+    """Token budget (padding included) of one forward and backward pass; gradients accumulate over passes."""
+
+
+class ModelConfig(Section):
+    """Where a model comes from."""
+
+    path: str = "embedded:actor"
+    """`embedded:actor` | `embedded:extractor` (shipped), a Hugging Face folder, or a hub name."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Parameter type; float32 is fastest on CPUs without bf16 units."""
+    device: str = "auto"
+    """Torch device; `auto` takes a GPU if there is one."""
+    max_context: int | None = Field(None, ge=16)
+    """Longest sequence in tokens; None takes the model's."""
+
+
+class ActorConfig(Section):
+    """The policy that acts, trained by GRPO (Eq 4/5)."""
+
+    model: ModelConfig = ModelConfig(path="embedded:actor")
+    """Weights and tokenizer."""
+    sampling: SamplingConfig = SamplingConfig()
+    """Sampling while training."""
+    optim: OptimConfig = OptimConfig()
+    """Optimiser."""
+    ratio: RatioForm = "sequence"
+    """Importance ratio: `sequence` (product over the episode's own tokens, as the paper writes), `sequence_mean` (geometric mean, GSPO)
+    or `token`."""
+    clip_epsilon: float = Field(0.2, gt=0)
+    """ε of the clipped surrogate."""
+    updates_per_batch: int = Field(1, ge=1)
+    """Optimiser steps per batch: its groups are dealt into this many minibatches. With 1 every ratio starts at 1 and no clip acts."""
+    prompts: str = "compact"
+    """Prompt set: a folder of `complementary_rl/prompts` or a path."""
+
+
+class SelfDistillationConfig(Section):
+    """Next-token loss on guided episodes that beat the free half's mean, with everything experience removed from the context."""
+
+    enabled: bool = False
+    """Switch."""
+    interval: int = Field(1, ge=1)
+    """Every how many actor updates it is added."""
+    coefficient: float = Field(0.3, gt=0)
+    """Weight of the loss beside the RL loss, in units of advantage: an imitated episode pulls as this advantage would."""
+    source: Literal["guided", "own"] = "guided"
+    """`guided`: guided episodes better than the free mean. `own`: any successful episode (the imitation control of the baseline)."""
+
+
+class ExtractorConfig(Section):
+    """The model that writes experience, trained by CISPO (Eq 3) with the weights of Eq 7."""
+
+    model: ModelConfig = ModelConfig(path="embedded:extractor")
+    """Weights and tokenizer."""
+    sampling: SamplingConfig = SamplingConfig(max_new_tokens=8192)
+    """Sampling of operations, merges and answers."""
+    optim: OptimConfig = OptimConfig()
+    """Optimiser."""
+    batch_size: int = Field(64, ge=2)
+    """|Bφ|: credited generations per update."""
+    clip_low: float = Field(0.1, gt=0, lt=1)
+    """ε_low of Eq 3."""
+    clip_high: float = Field(0.1, gt=0)
+    """ε_high of Eq 3."""
+    retrain_gap: int = Field(1, ge=0)
+    """δ of Eq 7: a generation trained within the last δ updates gets weight 0."""
+    retrain_alpha: float = Field(0.5, ge=0)
+    """α of Eq 7: weight (1 + times trained)^(−α)."""
+    weighted_mean: bool = False
+    """Take the mean that credits are compared with under the weights of Eq 7. False weights after centring, as the paper does; with a
+    large `retrain_alpha` what is left is negative on the whole, and the extractor drifts to `return`."""
+    kl_coefficient: float = Field(0.0, ge=0)
+    """KL to the start model, as an anchor for long runs; 0 is off as in the paper."""
+    entropy_coefficient: float = Field(0.0, ge=0)
+    """Entropy bonus, an anchor; 0 is off as in the paper."""
+    negative_scale: float = Field(1.0, ge=0, le=1)
+    """Factor on negative advantages, an anchor; 1 is the paper."""
+    max_staleness: int = Field(8, ge=0)
+    """Credited generations more than this many extractor versions old are dropped and counted."""
+    max_operations: int = Field(3, ge=1)
+    """Most operations taken from one distillation; the rest are dropped and counted."""
+    prompts: str = "compact"
+    """Prompt set, as for the actor."""
