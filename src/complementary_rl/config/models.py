@@ -23,6 +23,9 @@ class OptimConfig(Section):
 
     lr: float = Field(1e-6, gt=0)
     """Learning rate."""
+    embedding_lr: float | None = Field(None, gt=0)
+    """Learning rate of the token embeddings, and of an output head tied to them; None takes `lr`. A row of the table moves only when its
+    token is read: names are remembered sooner if it may move further."""
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled weight decay."""
     betas: tuple[float, float] = (0.9, 0.95)

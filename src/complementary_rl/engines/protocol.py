@@ -107,9 +107,11 @@ class LossTerm:
 
 @dataclass(frozen=True, slots=True)
 class OptimParams:
-    """AdamW settings of one update. `max_grad_norm` clips the global norm."""
+    """AdamW settings of one update. `embedding_lr` is the learning rate of the token embeddings (and of the output head tied to
+    them); None takes `lr`. `max_grad_norm` clips the global norm."""
 
     lr: float = 1e-6
+    embedding_lr: float | None = None
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
     max_grad_norm: float = 1.0

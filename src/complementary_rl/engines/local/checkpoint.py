@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from complementary_rl.durability import sync_path
 from complementary_rl.errors import CheckpointError
 
-FORMAT = 1
+FORMAT = 2
 _STATE = "engine.json"
 
 

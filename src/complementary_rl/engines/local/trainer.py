@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ class Trainer:
         self.max_context = max_context
         self._compute_dtype = compute_dtype
         self._parameters = [parameter for parameter in decoder.model.parameters() if parameter.requires_grad]
-        self.optimizer = AdamW(self._parameters, lr=0.0, fused=True)
+        self.optimizer = AdamW(self._parameter_groups(), lr=0.0, fused=True)
 
     def update(self, terms: Sequence[LossTerm], optim: OptimParams) -> Metrics:
         """One AdamW step on Σ coefficient · loss over the terms.
@@ -67,6 +68,12 @@ class Trainer:
                 results[index][:kept] = row[:kept]
         return results
 
+    def _parameter_groups(self) -> list[dict[str, Any]]:
+        table = self.decoder.model.get_input_embeddings().weight
+        embedding = [parameter for parameter in self._parameters if parameter is table]
+        others = [parameter for parameter in self._parameters if parameter is not table]
+        return [{"params": group, "embeds": group is embedding} for group in (others, embedding) if group]
+
     def _accumulate(self, terms: Sequence[LossTerm], max_tokens: int) -> Metrics:
         metrics: Metrics = {"tokens": 0.0}
         for term in terms:
@@ -101,7 +108,8 @@ class Trainer:
         if not finite or not math.isfinite(norm):
             return {"grad_norm": norm, "skipped": 1.0}
         for group in self.optimizer.param_groups:
-            group.update(lr=optim.lr, weight_decay=optim.weight_decay, betas=optim.betas)
+            lr = optim.lr if optim.embedding_lr is None or not group["embeds"] else optim.embedding_lr
+            group.update(lr=lr, weight_decay=optim.weight_decay, betas=optim.betas)
         self.optimizer.step()
         return {"grad_norm": norm, "skipped": 0.0}
 
