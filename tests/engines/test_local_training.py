@@ -110,12 +110,17 @@ def test_update_equals_a_plain_loop_whatever_the_token_budget(family: str, budge
         assert torch.allclose(gradients[name], gradient * (OPTIM.max_grad_norm / norm), atol=1e-6), name
 
 
-def test_the_step_is_adamw_of_the_clipped_gradient() -> None:
+@pytest.mark.parametrize("embedding_lr", [None, 3e-2])
+def test_the_step_is_adamw_of_the_clipped_gradient(embedding_lr: float | None) -> None:
     trainer, plain = make_trainer(), tiny_model()
-    optimizer = torch.optim.AdamW(plain.parameters(), lr=OPTIM.lr, weight_decay=OPTIM.weight_decay, betas=OPTIM.betas)
+    embeddings = plain.get_input_embeddings().weight
+    others = [parameter for parameter in plain.parameters() if parameter is not embeddings]
+    groups = [{"params": others}, {"params": [embeddings], "lr": embedding_lr or OPTIM.lr}]
+    optimizer = torch.optim.AdamW(groups, lr=OPTIM.lr, weight_decay=OPTIM.weight_decay, betas=OPTIM.betas)
     gradients = record_gradients(trainer)
     for seed in range(3):
-        trainer.update([LossTerm("rl", random_samples(seed=seed), PolicyGradient())], OPTIM)
+        terms = [LossTerm("rl", random_samples(seed=seed), PolicyGradient())]
+        trainer.update(terms, replace(OPTIM, embedding_lr=embedding_lr))
         for name, parameter in plain.named_parameters():
             parameter.grad = gradients[name]
         optimizer.step()

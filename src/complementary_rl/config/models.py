@@ -74,6 +74,8 @@ class SelfDistillationConfig(Section):
 
     enabled: bool = False
     """Switch."""
+    warmup_steps: int = Field(0, ge=0)
+    """Actor updates before it is added; until guided episodes are good there is little to imitate but their habits."""
     interval: int = Field(1, ge=1)
     """Every how many actor updates it is added."""
     coefficient: float = Field(0.3, gt=0)

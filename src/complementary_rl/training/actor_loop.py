@@ -59,7 +59,7 @@ def _terms(session: "Session", groups: Sequence[Group], step: int) -> list[LossT
     loss = GrpoLoss(config.actor.ratio, config.actor.clip_epsilon)
     terms = [LossTerm("grpo", _grpo_samples(groups, condition_wise=session.flags.condition_wise), loss)]
     distil = config.self_distillation
-    if distil.enabled and (step + 1) % distil.interval == 0:
+    if distil.enabled and step >= distil.warmup_steps and (step + 1) % distil.interval == 0:
         episodes = [episode for group in groups for episode in distillation_episodes(group, distil.source)]
         if episodes:
             samples = distillation_samples(episodes, of=sum(map(len, groups)), token_mean=config.actor.ratio != "sequence")
