@@ -17,7 +17,7 @@ from embedded.measure import measure_actor, measure_extractor
 from embedded.tokenizer import train_tokenizer
 from embedded.training import clone
 
-from complementary_rl.envs.minihack.room_names import ADJECTIVES, NOUNS
+from complementary_rl.envs.names import ADJECTIVES, NOUNS
 
 ASSETS = Path(__file__).parent.parent / "src" / "complementary_rl" / "models" / "assets"
 VOCABULARY, CONTEXT = 768, 1024

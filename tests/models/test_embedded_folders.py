@@ -1,5 +1,6 @@
 """The embedded models as folders: found by name, loaded by transformers, with a tokenizer that is lossless and short."""
 
+import importlib
 from itertools import product
 
 import pytest
@@ -73,3 +74,10 @@ def test_compass_words_and_the_words_of_room_names_are_single_tokens(name: str) 
     encode = CODECS[name]._text.encode
     words = [*STEPS, *(f" {word}" for word in (*STEPS, *ADJECTIVES, *NOUNS))]
     assert [word for word in words if len(encode(word)) != 1] == []
+
+
+def test_the_script_that_makes_them_starts(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["make_embedded_models.py", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        importlib.import_module("make_embedded_models").main()
+    assert "--measure" in capsys.readouterr().out
