@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -44,7 +44,6 @@ def clone(
 ) -> LlamaForCausalLM:
     """Train a decoder from scratch; prints the loss and the time."""
     torch.manual_seed(seed)
-    rng = np.random.Generator(np.random.Philox(seed))
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=128,
@@ -59,13 +58,63 @@ def clone(
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
+    rng = np.random.Generator(np.random.Philox(seed))
+    _imitate(model, tokenizer, lambda progress: draw(rng, progress), rng, steps=steps, warmup=50, batch=batch, peak=peak)
+    return model
+
+
+def lighten(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    words: Sequence[str],
+    draw: Callable[[np.random.Generator, float], list[str]],
+    *,
+    seed: int,
+    steps: int,
+    norm: float,
+    batch: int = 64,
+    peak: float = 1e-3,
+) -> None:
+    """Teach on with the embeddings of `words`, one token each, held to `norm`.
+
+    What a word means to the model is the direction of its embedding, and an optimiser step turns a short vector further than a long
+    one: a light name is soon memorable.
+    """
+    encoded = [tokenizer.encode(f" {word}", add_special_tokens=False) for word in words]
+    assert all(len(ids) == 1 for ids in encoded)
+    rows = torch.tensor(sorted({ids[0] for ids in encoded}))
+    table = model.get_input_embeddings().weight
+
+    @torch.no_grad()
+    def hold() -> None:
+        table[rows] *= norm / table[rows].norm(dim=1, keepdim=True)
+
+    hold()
+    rng = np.random.Generator(np.random.Philox(seed))
+    _imitate(
+        model, tokenizer, lambda progress: draw(rng, progress), rng, steps=steps, warmup=20, batch=batch, peak=peak, after_step=hold
+    )
+
+
+def _imitate(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    draw: Callable[[float], list[str]],
+    rng: np.random.Generator,
+    *,
+    steps: int,
+    warmup: int,
+    batch: int,
+    peak: float,
+    after_step: Callable[[], None] = lambda: None,
+) -> None:
     optimiser = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda s: min(1.0, (s + 1) / 50) * 0.5 * (1 + math.cos(math.pi * min(1.0, s / steps)))
+        optimiser, lambda s: min(1.0, (s + 1) / warmup) * 0.5 * (1 + math.cos(math.pi * min(1.0, s / steps)))
     )
     codec = ChatCodec(tokenizer)
     start = time.perf_counter()
-    batches = _batches(lambda progress: encode(codec, tokenizer, draw(rng, progress)), rng, steps, batch)
+    batches = _batches(lambda progress: encode(codec, tokenizer, draw(progress)), rng, steps, batch)
     for step, rows in enumerate(batches):
         width = max(len(ids) for ids, _ in rows)
         ids = torch.full((batch, width), tokenizer.pad_token_id)
@@ -82,9 +131,9 @@ def clone(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
+        after_step()
         if step % 100 == 0 or step == steps - 1:
             print(f"step {step:5d}  loss {loss.item():.3f}  {time.perf_counter() - start:5.0f} s", flush=True)
-    return model
 
 
 def _batches(draw: Callable[[float], Row], rng: np.random.Generator, steps: int, batch: int) -> Iterator[list[Row]]:
