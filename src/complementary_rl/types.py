@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 TokenIds = tuple[int, ...]
 Split = Literal["train", "heldout"]
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 UNNAMED_SCOPE = "default"
 """Where experience is filed about tasks that name no scope."""
@@ -71,7 +71,10 @@ class Turn:
     """One exchange: `new_ids` are the prompt ids this turn added (all of the prompt in turn 0), then the actor's `generation`.
 
     `kind` "act" went to the environment; "ask" was a search_and_ask call, whose answer is the next turn's `observation`.
-    `observation` is the text the actor had just been given, `action` the decoded text of what it sampled.
+    `observation` is the text the actor had just been given, `action` the decoded text of what it sampled, without its thinking.
+
+    `thinking` is where that thinking is, as positions from the first sampled token (negative in the prompt). With `drops_thinking`
+    the prompt of this turn leaves out the thinking of all turns before it; see `complementary_rl.chat.thinking`.
     """
 
     kind: Literal["act", "ask"]
@@ -79,6 +82,8 @@ class Turn:
     new_ids: TokenIds
     generation: Generation
     action: str
+    thinking: tuple[int, int] | None = None
+    drops_thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)

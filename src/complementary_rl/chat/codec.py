@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from complementary_rl.chat.template import ChatTemplate, Run, Slot, split_slots
 from complementary_rl.chat.text import TextEncoder
+from complementary_rl.chat.thinking import CLOSING, OPENING, ThinkingTags
 from complementary_rl.errors import UserError
 from complementary_rl.types import Message, Role, TokenIds
 
@@ -33,6 +34,8 @@ class ChatCodec:
     """
 
     stop_ids: frozenset[int]
+    thinking: ThinkingTags | None
+    """None where the tokenizer has no tokens for the tags of thinking."""
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         if not tokenizer.is_fast:
@@ -49,6 +52,7 @@ class ChatCodec:
         self._takes_system = self._find_system_support()
         ends = {self._end_of_turn, tokenizer.eos_token_id} | _configured_stops(tokenizer.name_or_path)
         self.stop_ids = frozenset(id for id in ends if id is not None)
+        self.thinking = self._find_thinking()
 
     @property
     def structural_ids(self) -> frozenset[int]:
@@ -93,11 +97,27 @@ class ChatCodec:
         text: str = self._backend.decode(ids, skip_special_tokens=False)
         return text
 
+    def drops_thinking(self, role: Role) -> bool:
+        """Whether the template leaves out the thinking of earlier turns when a message of `role` follows them (Qwen3: "user", not
+        "tool").
+
+        Raises UserError when it does, but with tags that are no tokens: then it cannot be cut out of what was sampled.
+        """
+        thought = f"{OPENING}\nB\n{CLOSING}\n\nC"
+        drops = "B" not in self._template.render([("user", "A"), ("assistant", thought), (role, "D")], generation_prompt=True)
+        if drops and self.thinking is None:
+            raise UserError(
+                f"the chat template of {self._template.name} drops the thinking of earlier turns, but its tokenizer has no tokens "
+                f"{OPENING} and {CLOSING} to cut it out by: set actor.earlier_thinking to 'keep'"
+            )
+        return drops
+
     def check_prefix_stability(self) -> tuple[str, ...]:
         """What the template would rewrite if earlier turns were rendered again, in words; empty when it rewrites nothing.
 
         Here nothing is rendered again, so what is sampled and trained is consistent either way. But where a template drops the
-        thinking of earlier turns (Qwen3), our prompts keep it: they grow longer and differ from what such a model was taught on.
+        thinking of earlier turns (Qwen3), our prompts keep it unless `actor.earlier_thinking` says otherwise: they grow longer and
+        differ from what such a model was taught on.
         """
         findings = []
         for label, reply in (("a plain reply", "B"), ("a reply that thinks first", "<think>\nB\n</think>\n\nC")):
@@ -144,6 +164,15 @@ class ChatCodec:
             if piece.strip():
                 break
         return None
+
+    def _find_thinking(self) -> ThinkingTags | None:
+        tags = self._backend.token_to_id(OPENING), self._backend.token_to_id(CLOSING)
+        if not self.structural_ids.issuperset(tags):
+            return None
+        bare, prompted = (self._template.slots(("user",), generation_prompt=prompt, after=0) for prompt in (False, True))
+        (prompt,) = self._compile(prompted.removeprefix(bare))
+        assert isinstance(prompt, tuple)
+        return ThinkingTags(*tags, prompt, self.stop_ids, lambda id: not self._backend.decode([id]).strip("\n"))
 
     def _closing_length(self, layout: _Layout) -> int:
         """How many ids of an extension the model has sampled already when it ended its turn itself."""

@@ -18,6 +18,7 @@ from complementary_rl.config.experience import (
 )
 from complementary_rl.config.models import (
     ActorConfig,
+    EarlierThinking,
     ExtractorConfig,
     ModelConfig,
     OptimConfig,
@@ -35,6 +36,7 @@ __all__ = [
     "Config",
     "CreditConfig",
     "DistillConfig",
+    "EarlierThinking",
     "EnvConfig",
     "EvalConfig",
     "ExtractorConfig",

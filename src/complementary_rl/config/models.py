@@ -7,6 +7,7 @@ from pydantic import Field
 from complementary_rl.config.section import Section
 
 RatioForm = Literal["sequence", "sequence_mean", "token"]
+EarlierThinking = Literal["keep", "drop"]
 
 
 class SamplingConfig(Section):
@@ -62,6 +63,9 @@ class ActorConfig(Section):
     """ε of the clipped surrogate."""
     updates_per_batch: int = Field(1, ge=1)
     """Optimiser steps per batch: its groups are dealt into this many minibatches. With 1 every ratio starts at 1 and no clip acts."""
+    earlier_thinking: EarlierThinking = "keep"
+    """Thinking of earlier turns, where the model's template drops it (Qwen3). `keep`: it stays in the context, an episode is one training
+    sample. `drop`: the model gets the prompts it was taught on, and an episode is one sample for each turn that follows a thought."""
     prompts: str = "compact"
     """Prompt set: a folder of `complementary_rl/prompts` or a path."""
 

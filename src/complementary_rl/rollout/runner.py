@@ -6,10 +6,11 @@ plans → reset all → ┌ sample a batch ─ actions → environments (threads
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 
 from complementary_rl.chat.codec import ChatCodec
+from complementary_rl.config import EarlierThinking
 from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import StepResult, Suite
@@ -17,10 +18,11 @@ from complementary_rl.errors import EnvironmentFault
 from complementary_rl.experience.gate import Gate, Offer, Verdict, apply_verdict
 from complementary_rl.experience.questions import Answer, AskTool, Question
 from complementary_rl.prompts import PromptSet
+from complementary_rl.rollout.episode import Episode
 from complementary_rl.rollout.plan import EpisodePlan, Shown
 from complementary_rl.rollout.tool import NO_ANSWER, parse_question
 from complementary_rl.seeds import derive_seed
-from complementary_rl.types import Condition, Generation, Message, Task, TokenIds, Trajectory, Turn
+from complementary_rl.types import Generation, Message, Role, Task, TokenIds, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +32,6 @@ class Fault:
     plan: EpisodePlan
     kind: str
     message: str
-
-
-@dataclass(slots=True)
-class _Episode:
-    """An episode in progress. `context` is every token so far; `new_ids` those the coming turn adds to it."""
-
-    plan: EpisodePlan
-    observation: str
-    new_ids: TokenIds
-    free_prompt_ids: TokenIds
-    context: list[int] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    answer_ids: list[str] = field(default_factory=list)
-    questions: int = 0
-    n_actions: int = 0
-    reward: float = 0.0
-    success: bool = False
-    stop_reason: str | None = None
-    gate_score: float | None = None
 
 
 @dataclass(slots=True)
@@ -66,7 +49,8 @@ class RolloutRunner:
     """Plays episodes of one suite with one actor.
 
     `max_turns` replaces the turn limit of every task. `tool_budget` questions are answered per episode; later ones go to the
-    environment as ordinary text. `tool_timeout` bounds the wait for an answer, in seconds.
+    environment as ordinary text. `tool_timeout` bounds the wait for an answer, in seconds. With `earlier_thinking` "drop" prompts leave
+    out the thinking of earlier turns where the model's template does.
     """
 
     def __init__(
@@ -80,6 +64,7 @@ class RolloutRunner:
         max_turns: int | None = None,
         tool_budget: int = 0,
         tool_timeout: float = 30.0,
+        earlier_thinking: EarlierThinking = "keep",
     ) -> None:
         self.suite = suite
         self.pool = pool
@@ -90,6 +75,9 @@ class RolloutRunner:
         self.tool_budget = tool_budget
         self.tool_timeout = tool_timeout
         self.times = RolloutTimes()
+        self._dropping: tuple[Role, ...] = ()
+        if earlier_thinking == "drop" and codec.drops_thinking("user"):
+            self._dropping = ("user",)
 
     async def run(
         self, plans: Sequence[EpisodePlan], params: SamplingParams, ask: AskTool | None = None, gate: Gate | None = None
@@ -107,7 +95,9 @@ class RolloutRunner:
         finally:
             self.engine.release([plan.id for plan in plans])
         lost = {fault.plan.id for fault in faults}
-        return [self._finish(episode) for episode in episodes if episode.plan.id not in lost], faults
+        finished = [episode for episode in episodes if episode.plan.id not in lost]
+        self.pool.release([episode.plan.id for episode in finished])
+        return [episode.trajectory() for episode in finished], faults
 
     def take_times(self) -> dict[str, float]:
         """Seconds by phase since the last call."""
@@ -126,7 +116,7 @@ class RolloutRunner:
         )
         return self.codec.open([Message("user", content)])
 
-    async def _reset(self, plans: Sequence[EpisodePlan], gate: Gate | None, faults: list[Fault]) -> list[_Episode]:
+    async def _reset(self, plans: Sequence[EpisodePlan], gate: Gate | None, faults: list[Fault]) -> list[Episode]:
         start = perf_counter()
         results = await asyncio.to_thread(self.pool.reset, [(plan.id, plan.task, plan.seed) for plan in plans])
         self.times.environment += perf_counter() - start
@@ -145,7 +135,7 @@ class RolloutRunner:
             played = replace(plan, shown=shown, tool=plan.tool and bool(shown.entries))
             free_ids = self.opening(plan.task, observation, [], False)
             ids = self.opening(plan.task, observation, shown.texts, played.tool) if shown.entries else free_ids
-            episodes.append(_Episode(played, observation, ids, free_ids, gate_score=verdict.score if verdict else None))
+            episodes.append(Episode(played, observation, ids, free_ids, gate_score=verdict.score if verdict else None))
         self.times.tokens += perf_counter() - start
         return episodes
 
@@ -162,22 +152,21 @@ class RolloutRunner:
         self.times.gate += perf_counter() - start
         return {offer.id: verdict for offer, verdict in zip(offers, verdicts, strict=True)}
 
-    async def _turn(
-        self, active: list[_Episode], params: SamplingParams, ask: AskTool | None, faults: list[Fault]
-    ) -> list[_Episode]:
+    async def _turn(self, active: list[Episode], params: SamplingParams, ask: AskTool | None, faults: list[Fault]) -> list[Episode]:
         generations = await self._sample(active, params)
-        acting: list[tuple[_Episode, str]] = []
-        asking: list[tuple[_Episode, Question]] = []
+        acting: list[tuple[Episode, str]] = []
+        asking: list[tuple[Episode, Question]] = []
         start = perf_counter()
         for episode, generation in zip(active, generations, strict=True):
             if generation.stop_reason == "context":
                 episode.stop_reason = "context"
                 continue
-            action = self.codec.decode(generation.token_ids).strip()
+            thinking = self.codec.thinking.span(generation.token_ids) if self.codec.thinking is not None else None
+            action = self.codec.decode(generation.token_ids[thinking[1] if thinking else 0 :]).strip()
             question = None
             if ask is not None and episode.plan.tool and episode.questions < self.tool_budget:
                 question = parse_question(action)
-            self._record(episode, generation, action, "act" if question is None else "ask")
+            episode.end_turn("act" if question is None else "ask", generation, thinking, action)
             if question is None:
                 acting.append((episode, action))
             else:
@@ -191,15 +180,14 @@ class RolloutRunner:
         lost = {fault.plan.id for fault in faults}
         return [episode for episode in active if episode.stop_reason is None and episode.plan.id not in lost]
 
-    async def _sample(self, active: list[_Episode], params: SamplingParams) -> list[Generation]:
+    async def _sample(self, active: list[Episode], params: SamplingParams) -> list[Generation]:
         requests = []
         for episode in active:
             turn = len(episode.turns)
-            episode.context.extend(episode.new_ids)
             requests.append(
                 SampleRequest(
                     id=f"{episode.plan.id}/{turn}",
-                    prompt_ids=tuple(episode.context),
+                    prompt_ids=episode.begin_turn(),
                     seed=derive_seed(episode.plan.sampling_seed, "turn", turn),
                     session=episode.plan.id,
                 )
@@ -209,13 +197,7 @@ class RolloutRunner:
         self.times.sample += perf_counter() - start
         return generations
 
-    def _record(self, episode: _Episode, generation: Generation, action: str, kind: str) -> None:
-        # The prompt of a turn is the concatenation of what the earlier turns hold: keeping it again would be quadratic.
-        kept = replace(generation, prompt_ids=())
-        episode.turns.append(Turn("ask" if kind == "ask" else "act", episode.observation, episode.new_ids, kept, action))
-        episode.context.extend(generation.token_ids)
-
-    def _question(self, episode: _Episode, question: str) -> Question:
+    def _question(self, episode: Episode, question: str) -> Question:
         episode.questions += 1
         identity = f"{episode.plan.id}/ask{episode.questions}"
         return Question(
@@ -226,7 +208,7 @@ class RolloutRunner:
             derive_seed(episode.plan.sampling_seed, "ask", episode.questions),
         )
 
-    async def _answer(self, asking: list[tuple[_Episode, Question]], ask: AskTool) -> None:
+    async def _answer(self, asking: list[tuple[Episode, Question]], ask: AskTool) -> None:
         start = perf_counter()
         step = asking[0][0].plan.step
         answers: list[Answer | None]
@@ -238,11 +220,10 @@ class RolloutRunner:
             if answer is not None:
                 episode.answer_ids.append(answer.generation_id)
             text = NO_ANSWER if answer is None else answer.text
-            episode.observation = self.prompts.render("tool_reply", answer=text, observation=episode.observation)
-            self._next_prompt(episode, episode.observation)
+            self._hear(episode, self.prompts.render("tool_reply", answer=text, observation=episode.observation))
         self.times.ask += perf_counter() - start
 
-    async def _step(self, acting: list[tuple[_Episode, str]], faults: list[Fault]) -> None:
+    async def _step(self, acting: list[tuple[Episode, str]], faults: list[Fault]) -> None:
         start = perf_counter()
         results = await asyncio.to_thread(self.pool.step, [(episode.plan.id, action) for episode, action in acting])
         self.times.environment += perf_counter() - start
@@ -254,7 +235,7 @@ class RolloutRunner:
                 self._apply(episode, result)
         self.times.tokens += perf_counter() - start
 
-    def _apply(self, episode: _Episode, result: StepResult) -> None:
+    def _apply(self, episode: Episode, result: StepResult) -> None:
         observation, reward, terminated, truncated, info = result
         episode.n_actions += 1
         episode.reward += reward
@@ -264,33 +245,8 @@ class RolloutRunner:
             episode.stop_reason = "terminated" if terminated else "truncated"
         elif episode.n_actions >= (self.max_turns or self.suite.max_turns_for(episode.plan.task)):
             episode.stop_reason = "turns"
-        else:
-            self._next_prompt(episode, observation)
+        if episode.stop_reason is None:
+            self._hear(episode, observation)
 
-    def _next_prompt(self, episode: _Episode, content: str) -> None:
-        generation = episode.turns[-1].generation
-        episode.new_ids = self.codec.extend(generation.token_ids, [Message("user", content)])
-
-    def _finish(self, episode: _Episode) -> Trajectory:
-        plan = episode.plan
-        assert episode.stop_reason is not None
-        self.pool.release([plan.id])
-        return Trajectory(
-            id=plan.id,
-            task=plan.task,
-            condition=Condition.GUIDED if plan.shown.entries else Condition.FREE,
-            step=plan.step,
-            group=plan.group,
-            member=plan.member,
-            seed=plan.seed,
-            entry_ids=plan.shown.ids,
-            answer_ids=tuple(episode.answer_ids),
-            turns=tuple(episode.turns),
-            free_prompt_ids=episode.free_prompt_ids,
-            reward=episode.reward,
-            success=episode.success,
-            n_actions=episode.n_actions,
-            stop_reason=episode.stop_reason,
-            final_observation=episode.observation,
-            gate_score=episode.gate_score,
-        )
+    def _hear(self, episode: Episode, observation: str) -> None:
+        episode.hear(observation, self.codec, dropping=self._dropping)

@@ -12,7 +12,7 @@ from complementary_rl.engines.protocol import LossTerm, SamplingParams, Training
 from complementary_rl.objectives.advantages import group_advantages
 from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples
 from complementary_rl.objectives.grpo import GrpoLoss
-from complementary_rl.objectives.samples import trajectory_sample
+from complementary_rl.objectives.samples import trajectory_samples
 from complementary_rl.rollout.plan import EpisodePlan, Shown, group_seed, sampling_seed, tasks_for_step
 from complementary_rl.rollout.runner import Fault
 from complementary_rl.seeds import derive_seed
@@ -75,7 +75,7 @@ def _grpo_samples(groups: Sequence[Group], *, condition_wise: bool) -> list[Trai
         )
         for trajectory, advantage, weight in zip(group, advantages, weights, strict=True):
             if advantage:  # a sample without advantage has no gradient and would cost as much as any other
-                samples.append(trajectory_sample(trajectory, float(advantage), float(weight) / len(groups)))
+                samples += trajectory_samples(trajectory, float(advantage), float(weight) / len(groups))
     return samples
 
 
