@@ -93,7 +93,7 @@ class Trajectory:
     `entry_ids` are the bank entries it was shown; `answer_ids` the extractor generations (search_and_ask) it was answered with.
     `free_prompt_ids` is the opening prompt rendered without experience (equal to ``turns[0].new_ids`` when free).
     `stop_reason`: "terminated" | "truncated" (environment), "turns" (turn limit), "context" (context full). `gate_score` is s_gate of
-    Eq 8, None where the gate was not asked or not understood.
+    Eq 8, None where the gate was not asked or not understood. `malformed_calls` are tool calls that could not be carried out.
     """
 
     id: str
@@ -113,6 +113,7 @@ class Trajectory:
     stop_reason: str
     final_observation: str = ""
     gate_score: float | None = None
+    malformed_calls: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from complementary_rl.experience.gate import Offer, Verdict
 from complementary_rl.experience.questions import Answer, Question
 from complementary_rl.objectives.samples import trajectory_samples
 from complementary_rl.prompts import PromptSet
-from complementary_rl.rollout.tool import NO_ANSWER, parse_question
+from complementary_rl.rollout.tool import NO_ANSWER, AskForm
 from complementary_rl.types import Condition, Task
 
 
@@ -203,7 +203,7 @@ def test_questions_of_one_turn_are_asked_together() -> None:
     ],
 )
 def test_what_counts_as_a_question(text: str, question: str | None) -> None:
-    assert parse_question(text) == question
+    assert AskForm().question(text) == question
 
 
 # --- the gate -----------------------------------------------------------------------------------------------------------------------

@@ -1,14 +1,12 @@
 """An episode in progress: its tokens so far, its turns, and what became of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.chat.thinking import remembered
 from complementary_rl.rollout.plan import EpisodePlan
-from complementary_rl.types import Condition, Generation, Message, Role, TokenIds, Trajectory, Turn
+from complementary_rl.types import Condition, Generation, TokenIds, Trajectory, Turn
 
 
 @dataclass(slots=True)
@@ -25,6 +23,7 @@ class Episode:
     turns: list[Turn] = field(default_factory=list)
     answer_ids: list[str] = field(default_factory=list)
     questions: int = 0
+    malformed_calls: int = 0
     n_actions: int = 0
     reward: float = 0.0
     success: bool = False
@@ -45,11 +44,11 @@ class Episode:
         self.turns.append(Turn(kind, self.observation, self.new_ids, kept, action, thinking, self.drops_thinking))
         self.context.extend(generation.token_ids)
 
-    def hear(self, observation: str, codec: ChatCodec, *, role: Role = "user", dropping: Sequence[Role] = ()) -> None:
-        """Make `observation` the next message. Before messages of the roles `dropping` earlier thinking is left out."""
+    def hear(self, observation: str, new_ids: TokenIds, *, drops_thinking: bool) -> None:
+        """What comes before the next turn."""
         self.observation = observation
-        self.new_ids = codec.extend(self.turns[-1].generation.token_ids, [Message(role, observation)])
-        self.drops_thinking = role in dropping
+        self.new_ids = new_ids
+        self.drops_thinking = drops_thinking
 
     def trajectory(self) -> Trajectory:
         """The finished episode."""
@@ -73,4 +72,5 @@ class Episode:
             stop_reason=self.stop_reason,
             final_observation=self.observation,
             gate_score=self.gate_score,
+            malformed_calls=self.malformed_calls,
         )

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 
 from complementary_rl.chat.codec import ChatCodec
+from complementary_rl.chat.tools import Malformed
 from complementary_rl.config import EarlierThinking
 from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
 from complementary_rl.envs.pool import EnvPool
@@ -20,7 +21,7 @@ from complementary_rl.experience.questions import Answer, AskTool, Question
 from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.episode import Episode
 from complementary_rl.rollout.plan import EpisodePlan, Shown
-from complementary_rl.rollout.tool import NO_ANSWER, parse_question
+from complementary_rl.rollout.tool import NO_ANSWER, AskForm
 from complementary_rl.seeds import derive_seed
 from complementary_rl.types import Generation, Message, Role, Task, TokenIds, Trajectory
 
@@ -75,9 +76,9 @@ class RolloutRunner:
         self.tool_budget = tool_budget
         self.tool_timeout = tool_timeout
         self.times = RolloutTimes()
-        self._dropping: tuple[Role, ...] = ()
-        if earlier_thinking == "drop" and codec.drops_thinking("user"):
-            self._dropping = ("user",)
+        self._form = AskForm.of(codec) if tool_budget else AskForm()
+        roles: set[Role] = {"user", self._form.role}
+        self._dropping = frozenset(role for role in roles if earlier_thinking == "drop" and codec.drops_thinking(role))
 
     async def run(
         self, plans: Sequence[EpisodePlan], params: SamplingParams, ask: AskTool | None = None, gate: Gate | None = None
@@ -106,15 +107,17 @@ class RolloutRunner:
 
     def opening(self, task: Task, observation: str, experience: list[str], tool: bool) -> TokenIds:
         """Token ids of an episode's first prompt."""
+        by_template = tool and self._form.tool is not None
         content = self.prompts.render(
             "actor",
             instructions=self.suite.instructions_for(task),
             description=task.description,
             experience=experience,
-            tool=tool,
+            tool=tool and not by_template,
+            tool_call=by_template,
             observation=observation,
         )
-        return self.codec.open([Message("user", content)])
+        return self.codec.open([Message("user", content)], self._form.tool if by_template else None)
 
     async def _reset(self, plans: Sequence[EpisodePlan], gate: Gate | None, faults: list[Fault]) -> list[Episode]:
         start = perf_counter()
@@ -165,10 +168,15 @@ class RolloutRunner:
             action = self.codec.decode(generation.token_ids[thinking[1] if thinking else 0 :]).strip()
             question = None
             if ask is not None and episode.plan.tool and episode.questions < self.tool_budget:
-                question = parse_question(action)
+                question = self._form.question(action)
             episode.end_turn("act" if question is None else "ask", generation, thinking, action)
             if question is None:
                 acting.append((episode, action))
+            elif isinstance(question, Malformed):
+                # It counts as a question, or an actor that cannot call would never have to act.
+                episode.questions += 1
+                episode.malformed_calls += 1
+                self._reply(episode, f"not asked: {question.reason}")
             else:
                 asking.append((episode, self._question(episode, question)))
         self.times.tokens += perf_counter() - start
@@ -219,8 +227,7 @@ class RolloutRunner:
         for (episode, _), answer in zip(asking, answers, strict=True):
             if answer is not None:
                 episode.answer_ids.append(answer.generation_id)
-            text = NO_ANSWER if answer is None else answer.text
-            self._hear(episode, self.prompts.render("tool_reply", answer=text, observation=episode.observation))
+            self._reply(episode, NO_ANSWER if answer is None else answer.text)
         self.times.ask += perf_counter() - start
 
     async def _step(self, acting: list[tuple[Episode, str]], faults: list[Fault]) -> None:
@@ -248,5 +255,10 @@ class RolloutRunner:
         if episode.stop_reason is None:
             self._hear(episode, observation)
 
-    def _hear(self, episode: Episode, observation: str) -> None:
-        episode.hear(observation, self.codec, dropping=self._dropping)
+    def _reply(self, episode: Episode, answer: str) -> None:
+        self._hear(episode, self.prompts.render("tool_reply", answer=answer, observation=episode.observation), self._form.role)
+
+    def _hear(self, episode: Episode, observation: str, role: Role = "user") -> None:
+        message = Message(role, observation)
+        ids = self.codec.extend(episode.turns[-1].generation.token_ids, [message], self._form.tool if role == "tool" else None)
+        episode.hear(observation, ids, drops_thinking=role in self._dropping)

@@ -43,7 +43,10 @@ class MetricsLog:
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
-    """Success, reward, actions, actions per success and count by condition; a condition without episodes is absent."""
+    """Success, reward, actions, actions per success and count by condition; a condition without episodes is absent.
+
+    Tool calls that could not be carried out are counted where there were any.
+    """
     result: dict[str, dict[str, float]] = {}
     for condition in Condition:
         members = [t for t in trajectories if t.condition is condition]
@@ -57,6 +60,8 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, f
             "actions": float(np.mean(actions)),
             "n": float(len(members)),
         }
+        if malformed := sum(t.malformed_calls for t in members):
+            result[condition.value]["malformed_calls"] = float(malformed)
         if wins:
             result[condition.value]["actions_per_success"] = sum(actions) / wins
     return result
