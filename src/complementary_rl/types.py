@@ -93,7 +93,8 @@ class Trajectory:
     `entry_ids` are the bank entries it was shown; `answer_ids` the extractor generations (search_and_ask) it was answered with.
     `free_prompt_ids` is the opening prompt rendered without experience (equal to ``turns[0].new_ids`` when free).
     `stop_reason`: "terminated" | "truncated" (environment), "turns" (turn limit), "context" (context full). `gate_score` is s_gate of
-    Eq 8, None where the gate was not asked or not understood. `malformed_calls` are tool calls that could not be carried out.
+    Eq 8, None where the gate was not asked or not understood. `malformed_calls` are tool calls that could not be carried out,
+    `cut_observations` those that the actor was shown without their middle.
     """
 
     id: str
@@ -114,6 +115,12 @@ class Trajectory:
     final_observation: str = ""
     gate_score: float | None = None
     malformed_calls: int = 0
+    cut_observations: int = 0
+
+    @property
+    def overlong(self) -> bool:
+        """Whether it ended because the context was full: how it would have gone is not known."""
+        return self.stop_reason == "context"
 
 
 @dataclass(frozen=True, slots=True)

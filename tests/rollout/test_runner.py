@@ -305,3 +305,19 @@ def test_times_are_handed_out_once() -> None:
     times = played.runner.take_times()
     assert times["environment"] > 0
     assert played.runner.take_times() == dict.fromkeys(times, 0.0)
+
+
+# --- long episodes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_long_observations_lose_their_middle_and_are_counted() -> None:
+    def talkative(env: CountEnv, action: str, result: Step) -> Step:
+        return (f"begin{'.' * 500}end {env.count}", *result[1:])
+
+    played = play([plan()], env=lambda: CountEnv(talkative), max_observation_tokens=20)
+    episode = played.episodes["e"]
+    assert [turn.observation for turn in episode.turns[1:]] == [f"begin......[489 tokens left out].....end {n}" for n in (1, 2)]
+    assert played.actor.tokenizer.decode(episode.turns[1].new_ids) == f"<|user|>{episode.turns[1].observation}<|end|><|assistant|>"
+    assert episode.cut_observations == 2, "the opening was short, and nobody was shown the last"
+    assert play([plan()], max_observation_tokens=20).episodes["e"].cut_observations == 0
+    assert play([plan()], max_observation_tokens=10).episodes["e"].cut_observations == 1, "the opening counts"

@@ -128,6 +128,10 @@ class ChatCodec:
             )
         return drops
 
+    def shortened(self, text: str, limit: int) -> str:
+        """`text`, or if it has more than `limit` tokens its first and last so many, with a mark of a few tokens between."""
+        return self._text.shortened(text, limit)
+
     def check_prefix_stability(self) -> tuple[str, ...]:
         """What the template would rewrite if earlier turns were rendered again, in words; empty when it rewrites nothing.
 

@@ -8,6 +8,7 @@ from complementary_rl.config.section import Section
 
 RatioForm = Literal["sequence", "sequence_mean", "token"]
 EarlierThinking = Literal["keep", "drop"]
+Overlong = Literal["mask", "zero", "train"]
 
 
 class SamplingConfig(Section):
@@ -66,6 +67,11 @@ class ActorConfig(Section):
     earlier_thinking: EarlierThinking = "keep"
     """Thinking of earlier turns, where the model's template drops it (Qwen3). `keep`: it stays in the context, an episode is one training
     sample. `drop`: the model gets the prompts it was taught on, and an episode is one sample for each turn that follows a thought."""
+    max_observation_tokens: int | None = Field(None, ge=2)
+    """Longer observations lose their middle, with a mark in its place, so that one cannot fill the context; None leaves them whole."""
+    overlong: Overlong = "mask"
+    """Episodes that filled the context, whose outcome is nobody's. `mask`: left out of their group, as if not played. `zero`: they count in
+    the baseline and are not trained (DAPO's overlong filtering). `train`: a failure like any other."""
     prompts: str = "compact"
     """Prompt set: a folder of `complementary_rl/prompts` or a path."""
 

@@ -24,6 +24,7 @@ class Episode:
     answer_ids: list[str] = field(default_factory=list)
     questions: int = 0
     malformed_calls: int = 0
+    cut_observations: int = 0
     n_actions: int = 0
     reward: float = 0.0
     success: bool = False
@@ -73,4 +74,5 @@ class Episode:
             final_observation=self.observation,
             gate_score=self.gate_score,
             malformed_calls=self.malformed_calls,
+            cut_observations=self.cut_observations,
         )

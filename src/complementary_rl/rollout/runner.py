@@ -51,7 +51,7 @@ class RolloutRunner:
 
     `max_turns` replaces the turn limit of every task. `tool_budget` questions are answered per episode; later ones go to the
     environment as ordinary text. `tool_timeout` bounds the wait for an answer, in seconds. With `earlier_thinking` "drop" prompts leave
-    out the thinking of earlier turns where the model's template does.
+    out the thinking of earlier turns where the model's template does. Observations of more than `max_observation_tokens` lose their middle.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class RolloutRunner:
         tool_budget: int = 0,
         tool_timeout: float = 30.0,
         earlier_thinking: EarlierThinking = "keep",
+        max_observation_tokens: int | None = None,
     ) -> None:
         self.suite = suite
         self.pool = pool
@@ -75,6 +76,7 @@ class RolloutRunner:
         self.max_turns = max_turns
         self.tool_budget = tool_budget
         self.tool_timeout = tool_timeout
+        self.max_observation_tokens = max_observation_tokens
         self.times = RolloutTimes()
         self._form = AskForm.of(codec) if tool_budget else AskForm()
         roles: set[Role] = {"user", self._form.role}
@@ -124,11 +126,14 @@ class RolloutRunner:
         results = await asyncio.to_thread(self.pool.reset, [(plan.id, plan.task, plan.seed) for plan in plans])
         self.times.environment += perf_counter() - start
         ready: list[tuple[EpisodePlan, str]] = []
+        cut: set[str] = set()
         for plan, result in zip(plans, results, strict=True):
             if isinstance(result, EnvironmentFault):
                 faults.append(Fault(plan, result.kind, str(result)))
             else:
-                ready.append((plan, result[0]))
+                ready.append((plan, self._shown(result[0])))
+                if ready[-1][1] != result[0]:
+                    cut.add(plan.id)
         verdicts = await self._verdicts(ready, gate)
         start = perf_counter()
         episodes = []
@@ -138,7 +143,8 @@ class RolloutRunner:
             played = replace(plan, shown=shown, tool=plan.tool and bool(shown.entries))
             free_ids = self.opening(plan.task, observation, [], False)
             ids = self.opening(plan.task, observation, shown.texts, played.tool) if shown.entries else free_ids
-            episodes.append(Episode(played, observation, ids, free_ids, gate_score=verdict.score if verdict else None))
+            score = verdict.score if verdict else None
+            episodes.append(Episode(played, observation, ids, free_ids, gate_score=score, cut_observations=plan.id in cut))
         self.times.tokens += perf_counter() - start
         return episodes
 
@@ -252,8 +258,14 @@ class RolloutRunner:
             episode.stop_reason = "terminated" if terminated else "truncated"
         elif episode.n_actions >= (self.max_turns or self.suite.max_turns_for(episode.plan.task)):
             episode.stop_reason = "turns"
-        if episode.stop_reason is None:
-            self._hear(episode, observation)
+        else:
+            shown = self._shown(observation)
+            episode.cut_observations += shown != observation
+            self._hear(episode, shown)
+
+    def _shown(self, observation: str) -> str:
+        limit = self.max_observation_tokens
+        return observation if limit is None else self.codec.shortened(observation, limit)
 
     def _reply(self, episode: Episode, answer: str) -> None:
         self._hear(episode, self.prompts.render("tool_reply", answer=answer, observation=episode.observation), self._form.role)

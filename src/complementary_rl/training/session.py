@@ -265,6 +265,7 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         tool_budget=config.tool.budget if config.tool.enabled else 0,
         tool_timeout=config.tool.timeout,
         earlier_thinking=config.actor.earlier_thinking,
+        max_observation_tokens=config.actor.max_observation_tokens,
     )
     metrics = MetricsLog(directory / "metrics.jsonl")
     fault_budget = FaultBudget([part.name for part in parts], config.env.fault_budget)
