@@ -40,7 +40,8 @@ def write_card(folder: Path, run: Path, config: Config) -> Path:
     parts = [
         _front_matter(folder, base),
         f"# {config.run.name}: {folder.name}",
-        f"{_ROLES[folder.name]} Made with [Complementary RL](https://arxiv.org/abs/2603.17621), method `{config.run.method}`, from {_told(base)}.",
+        f"{_ROLES[folder.name]} Made with [Complementary RL](https://arxiv.org/abs/2603.17621), method `{config.run.method}`, from "
+        f"{_told(base)}.",
         "## Results\n\n" + (_results(result, config) if result is not None else "The run has not been evaluated."),
         f"![Success in training]({CURVE})\n\nSuccess of training episodes, smoothed." if curve else "",
         "## Use\n\n" + _usage(folder, base, config),
@@ -127,8 +128,8 @@ def _usage(folder: Path, base: str, config: Config) -> str:
     prompts = (config.actor if folder.name == "actor" else config.extractor).prompts
     bank = (
         f"It reads prompts of the set `{Path(prompts).name}`. "
-        'Its experience is in the run\'s bank: `crl bank search RUN "a task"` finds entries, `crl bank export RUN bank.jsonl` takes them along, '
-        "and `--bank.source bank.jsonl` starts another run with them."
+        'Its experience is in the run\'s bank: `crl bank search RUN "a task"` finds entries, `crl bank export RUN bank.jsonl` takes them '
+        "along, and `--bank.source bank.jsonl` starts another run with them."
     )
     tokenizer = f'\n\nfrom transformers import AutoTokenizer\n\ntokenizer = AutoTokenizer.from_pretrained("{folder.name}")'
     return f"```python\n{loading}{tokenizer}\n```\n\n```\n{serving}\n```\n\n{bank}"
