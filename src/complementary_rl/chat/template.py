@@ -108,7 +108,10 @@ class ChatTemplate:
         name, marker = tool["function"]["name"], "\ue002"
         function = {"name": name, "arguments": dict.fromkeys(tool["function"]["parameters"]["required"], marker)}
         calls = [{"id": _CALL_ID, "type": "function", "function": function}]
-        messages = [{"role": "user", "content": "\ue003"}, {"role": "assistant", "content": "", "tool_calls": calls}]
+        messages: list[dict[str, Any]] = [
+            {"role": "user", "content": "\ue003"},
+            {"role": "assistant", "content": "", "tool_calls": calls},
+        ]
         try:
             offered = self._apply(messages[:1], True, tool)
             text = self._apply(messages, False, tool)
@@ -119,7 +122,7 @@ class ChatTemplate:
     def _apply(self, messages: list[dict[str, Any]], generation_prompt: bool, tool: Tool | None) -> str:
         text = self._tokenizer.apply_chat_template(
             messages,
-            tools=None if tool is None else [tool],
+            tools=None if tool is None else [dict(tool)],
             chat_template=self._source,
             tokenize=False,
             add_generation_prompt=generation_prompt,
