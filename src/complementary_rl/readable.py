@@ -21,5 +21,10 @@ def shortened(text: Any, limit: int) -> str:
     return whole if len(whole) <= limit else f"{whole[:limit]} … ({len(whole) - limit:,} more characters)"
 
 
+def without_middle(text: str, start: int, end: int, left_out: str) -> str:
+    """`text` without ``text[start:end]``, in whose place a mark says in square brackets that `left_out` ("12 turns") is left out."""
+    return f"{text[:start]}[{left_out} left out]{text[end:]}"
+
+
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

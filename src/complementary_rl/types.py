@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 TokenIds = tuple[int, ...]
 Split = Literal["train", "heldout"]
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 UNNAMED_SCOPE = "default"
 """Where experience is filed about tasks that name no scope."""
@@ -71,7 +71,10 @@ class Turn:
     """One exchange: `new_ids` are the prompt ids this turn added (all of the prompt in turn 0), then the actor's `generation`.
 
     `kind` "act" went to the environment; "ask" was a search_and_ask call, whose answer is the next turn's `observation`.
-    `observation` is the text the actor had just been given, `action` the decoded text of what it sampled.
+    `observation` is the text the actor had just been given, `action` the decoded text of what it sampled, without its thinking.
+
+    `thinking` is where that thinking is, as positions from the first sampled token (negative in the prompt). With `drops_thinking`
+    the prompt of this turn leaves out the thinking of all turns before it; see `complementary_rl.chat.thinking`.
     """
 
     kind: Literal["act", "ask"]
@@ -79,6 +82,8 @@ class Turn:
     new_ids: TokenIds
     generation: Generation
     action: str
+    thinking: tuple[int, int] | None = None
+    drops_thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,8 @@ class Trajectory:
     `entry_ids` are the bank entries it was shown; `answer_ids` the extractor generations (search_and_ask) it was answered with.
     `free_prompt_ids` is the opening prompt rendered without experience (equal to ``turns[0].new_ids`` when free).
     `stop_reason`: "terminated" | "truncated" (environment), "turns" (turn limit), "context" (context full). `gate_score` is s_gate of
-    Eq 8, None where the gate was not asked or not understood.
+    Eq 8, None where the gate was not asked or not understood. `malformed_calls` are tool calls that could not be carried out,
+    `cut_observations` those that the actor was shown without their middle.
     """
 
     id: str
@@ -108,6 +114,13 @@ class Trajectory:
     stop_reason: str
     final_observation: str = ""
     gate_score: float | None = None
+    malformed_calls: int = 0
+    cut_observations: int = 0
+
+    @property
+    def overlong(self) -> bool:
+        """Whether it ended because the context was full: how it would have gone is not known."""
+        return self.stop_reason == "context"
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ def test_exported_models_load_in_transformers(run: Path, tmp_path: Path) -> None
     for name in ("actor", "extractor"):
         folder = tmp_path / "models" / name
         assert str(folder) in output
+        assert "library_name: transformers" in (folder / "README.md").read_text(encoding="utf-8")
         model = AutoModelForCausalLM.from_pretrained(folder)
         trained = load_file(newest_checkpoint(run) / name / "weights.safetensors")
         for key, tensor in model.state_dict().items():

@@ -5,22 +5,27 @@ from typing import Any, Literal
 
 from complementary_rl.engines.protocol import SampleRequest, SamplingParams
 from complementary_rl.types import Generation
-from helpers.models import STOP_ID, tiny_tokenizer
+from helpers.models import tiny_tokenizer
 
 CUT = "…"
 """A line that ends with this is cut off at the token limit: no stop token follows."""
 
 
 class ScriptedActor:
-    """Plays `script[session][turn]`; a session without a script, or past its end, says "go". The context holds `max_context` tokens."""
+    """Plays `script[session][turn]`; a session without a script, or past its end, says "go". The context holds `max_context` tokens.
+
+    Special tokens in its lines become the tokens, as only a model can say them.
+    """
 
     name = "actor"
     version = 7
 
-    def __init__(self, script: Mapping[str, Sequence[str]] | None = None, *, max_context: int = 10_000) -> None:
+    def __init__(
+        self, script: Mapping[str, Sequence[str]] | None = None, *, max_context: int = 10_000, tokenizer: Any = None
+    ) -> None:
         self.script = script or {}
         self.max_context = max_context
-        self.tokenizer: Any = tiny_tokenizer()
+        self.tokenizer = tokenizer or tiny_tokenizer()
         self.requests: list[SampleRequest] = []
         self.batches: list[list[str]] = []
         self.released: list[str] = []
@@ -41,7 +46,7 @@ class ScriptedActor:
         turn = int(request.id.rpartition("/")[2])
         lines = self.script.get(request.session, ())
         line = lines[turn] if turn < len(lines) else "go"
-        ids = self.ids(line.removesuffix(CUT)) + (() if line.endswith(CUT) else (STOP_ID,))
+        ids = self.ids(line.removesuffix(CUT)) + (() if line.endswith(CUT) else (self.tokenizer.eos_token_id,))
         stop: Literal["stop", "length", "context"] = "length" if line.endswith(CUT) else "stop"
         if len(request.prompt_ids) + len(ids) > self.max_context:
             ids, stop = (), "context"

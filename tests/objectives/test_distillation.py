@@ -1,5 +1,7 @@
 """Self-distillation: experience and tool turns gone, labels shifted, only the actor's actions trained, nothing twice."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers.episodes import GUIDED_PROMPT, make_trajectory, make_turn
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from complementary_rl.engines.protocol import LossInputs
 from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples
 from complementary_rl.objectives.grpo import GrpoLoss
-from complementary_rl.objectives.samples import trajectory_sample
+from complementary_rl.objectives.samples import trajectory_samples
 
 
 def test_the_entry_and_every_question_leave_the_context():
@@ -45,6 +47,22 @@ def test_questions_in_a_row_and_at_the_end():
     assert sample.token_ids == (100, 101, 50, 1, 60)
 
 
+def test_where_thinking_was_dropped_an_episode_is_several_samples_that_weigh_as_one():
+    episode = make_trajectory(
+        replace(make_turn("act", GUIDED_PROMPT, (70, 50)), thinking=(-1, 1)),  # the prompt's last token opens the thinking
+        replace(make_turn("ask", (1, 2), (666, 666)), thinking=(0, 1), drops_thinking=True),
+        make_turn("act", (666, 2), (60,)),
+        replace(make_turn("act", (3,), (80,)), drops_thinking=True),
+        entries=(7,),
+    )
+    samples = distillation_samples([episode], of=2, token_mean=False)
+    # The question's own thinking is gone with it: nothing is left to drop before the last turn.
+    assert [sample.token_ids for sample in samples] == [(100, 101, 70, 50), (100, 50, 1, 2, 60, 3, 80)]
+    assert [sum(sample.mask) for sample in samples] == [2, 2]
+    assert [sample.weight for sample in samples] == [1 / 4, 1 / 4]
+    assert [sample.weight for sample in distillation_samples([episode], of=2, token_mean=True)] == [1 / 8, 1 / 8]
+
+
 @given(st.lists(st.sampled_from(["act", "ask"]), min_size=1, max_size=8))
 def test_only_actions_and_the_observations_before_them_are_left(kinds):
     turns = []
@@ -66,7 +84,7 @@ def test_only_actions_and_the_observations_before_them_are_left(kinds):
 def test_without_experience_the_sample_is_the_episode():
     episode = make_trajectory(make_turn("act", (100, 101), (50, 51)), make_turn("act", (1,), (60,)))
     (sample,) = distillation_samples([episode], of=1, token_mean=False)
-    original = trajectory_sample(episode, 1.0, 1.0)
+    (original,) = trajectory_samples(episode, 1.0, 1.0)
     assert (sample.token_ids, sample.mask) == (original.token_ids, original.mask)
 
 

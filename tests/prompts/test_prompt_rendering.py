@@ -22,8 +22,8 @@ ENTRIES = [
     Entry(9, "the exit is not in the west", "Find it.", "s", 2),
 ]
 
-GUIDED: dict[str, Any] = {**TASK, "experience": NOTES, "tool": True, "observation": "at 3 4"}
-FREE: dict[str, Any] = {**TASK, "instructions": "", "experience": [], "tool": False, "observation": "at 3 4"}
+GUIDED: dict[str, Any] = {**TASK, "experience": NOTES, "tool": True, "tool_call": False, "observation": "at 3 4"}
+FREE: dict[str, Any] = {**TASK, "instructions": "", "experience": [], "tool": False, "tool_call": False, "observation": "at 3 4"}
 WON: dict[str, Any] = {**TASK, "entries": [NOTES[0]], "turns": TURNS, "final_observation": "at 5 3, out"}
 WON |= {"success": True, "reward": 1.0, "max_operations": 3}
 LOST: dict[str, Any] = {**WON, "instructions": "", "entries": [], "success": False, "reward": 0.25, "max_operations": 1}

@@ -7,86 +7,15 @@ from typing import Any
 import pytest
 from helpers.actors import CUT, ScriptedActor
 from helpers.models import STOP_ID
+from helpers.rollouts import HINT, Played, answer, plan, play
 from helpers.suites import CountEnv, CountSuite, Step, hang, task
 
-from complementary_rl.chat.codec import ChatCodec
-from complementary_rl.engines.protocol import SamplingParams
-from complementary_rl.envs.pool import EnvPool
 from complementary_rl.experience.gate import Offer, Verdict
 from complementary_rl.experience.questions import Answer, Question
-from complementary_rl.objectives.samples import trajectory_sample
+from complementary_rl.objectives.samples import trajectory_samples
 from complementary_rl.prompts import PromptSet
-from complementary_rl.rollout.plan import EpisodePlan, Shown
-from complementary_rl.rollout.runner import RolloutRunner
-from complementary_rl.rollout.tool import NO_ANSWER, parse_question
+from complementary_rl.rollout.tool import NO_ANSWER, AskForm
 from complementary_rl.types import Condition, Task
-
-HINT, NOTHING = Shown(((3, "say go"),)), Shown()
-PARAMS = SamplingParams(temperature=0.7, max_new_tokens=16)
-
-
-def plan(name: str = "e", *, shown: Shown = NOTHING, tool: bool = False, seed: int = 0, **fields: Any) -> EpisodePlan:
-    values = {"task": task(0), "step": 4, "group": 1, "member": 2, "sampling_seed": 11} | fields
-    return EpisodePlan(id=name, seed=seed, shown=shown, tool=tool, **values)
-
-
-class Played:
-    """What `play` brings back: the episodes by id, the faults, and all who took part."""
-
-    def __init__(self, actor: ScriptedActor, suite: CountSuite) -> None:
-        self.actor = actor
-        self.suite = suite
-        self.pool = EnvPool(suite, timeout=0.3, workers=2)
-        self.asked: list[list[Question]] = []
-
-    async def run(
-        self,
-        plans: Sequence[EpisodePlan],
-        *,
-        budget: int = 2,
-        timeout: float = 5.0,
-        max_turns: int | None = 5,
-        ask: Any = None,
-        gate: Any = None,
-    ) -> None:
-        self.runner = RolloutRunner(
-            self.suite,
-            self.pool,
-            self.actor,  # type: ignore[arg-type]
-            ChatCodec(self.actor.tokenizer),
-            PromptSet.load("compact"),
-            max_turns=max_turns,
-            tool_budget=budget,
-            tool_timeout=timeout,
-        )
-
-        async def recorded(questions: Sequence[Question], step: int) -> list[Answer | None]:
-            self.asked.append(list(questions))
-            return await ask(questions, step)
-
-        try:
-            episodes, self.faults = await self.runner.run(plans, PARAMS, recorded if ask is not None else None, gate)
-        finally:
-            self.pool.close()
-        self.order = [episode.id for episode in episodes]
-        self.episodes = {episode.id: episode for episode in episodes}
-
-
-def play(
-    plans: Sequence[EpisodePlan],
-    script: dict[str, Sequence[str]] | None = None,
-    *,
-    env: Callable[[], CountEnv] = CountEnv,
-    max_context: int = 10_000,
-    **options: Any,
-) -> Played:
-    played = Played(ScriptedActor(script, max_context=max_context), CountSuite(env))
-    asyncio.run(played.run(plans, **options))
-    return played
-
-
-async def answer(questions: Sequence[Question], step: int) -> list[Answer | None]:
-    return [Answer(f"on {question.question}", question.id) for question in questions]
 
 
 async def silence(questions: Sequence[Question], step: int) -> list[Answer | None]:
@@ -109,7 +38,7 @@ def test_tokens_masks_and_turns_of_a_guided_episode_are_exactly_these() -> None:
     assert [turn.action for turn in episode.turns] == ["go", "east", "go"]
     assert [turn.observation for turn in episode.turns] == ["level 0, start 0", "heard 1", "heard 2"]
     assert episode.final_observation == "heard 3"
-    sample = trajectory_sample(episode, 1.0, 1.0)
+    [sample] = trajectory_samples(episode, 1.0, 1.0)
     assert sample.token_ids == (*opening, *said[0], *second, *said[1], *third, *said[2])
     expected = [False] * len(opening) + [True] * 3 + [False] * len(second) + [True] + [False] * len(third) + [True] * 5
     assert list(sample.mask) == expected
@@ -274,7 +203,7 @@ def test_questions_of_one_turn_are_asked_together() -> None:
     ],
 )
 def test_what_counts_as_a_question(text: str, question: str | None) -> None:
-    assert parse_question(text) == question
+    assert AskForm().question(text) == question
 
 
 # --- the gate -----------------------------------------------------------------------------------------------------------------------
@@ -376,3 +305,19 @@ def test_times_are_handed_out_once() -> None:
     times = played.runner.take_times()
     assert times["environment"] > 0
     assert played.runner.take_times() == dict.fromkeys(times, 0.0)
+
+
+# --- long episodes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_long_observations_lose_their_middle_and_are_counted() -> None:
+    def talkative(env: CountEnv, action: str, result: Step) -> Step:
+        return (f"begin{'.' * 500}end {env.count}", *result[1:])
+
+    played = play([plan()], env=lambda: CountEnv(talkative), max_observation_tokens=20)
+    episode = played.episodes["e"]
+    assert [turn.observation for turn in episode.turns[1:]] == [f"begin......[489 tokens left out].....end {n}" for n in (1, 2)]
+    assert played.actor.tokenizer.decode(episode.turns[1].new_ids) == f"<|user|>{episode.turns[1].observation}<|end|><|assistant|>"
+    assert episode.cut_observations == 2, "the opening was short, and nobody was shown the last"
+    assert play([plan()], max_observation_tokens=20).episodes["e"].cut_observations == 0
+    assert play([plan()], max_observation_tokens=10).episodes["e"].cut_observations == 1, "the opening counts"

@@ -8,11 +8,14 @@ A prompt is encoded once; every later turn adds the ids of what is new to it. So
 ``open + sampled + extend + sampled + …``, and the mask of what the model sampled is known without looking for it.
 """
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from complementary_rl.chat.template import ChatTemplate, Run, Slot, split_slots
+from complementary_rl.chat.template import ChatTemplate, Run, Slot, Tool, split_slots
 from complementary_rl.chat.text import TextEncoder
+from complementary_rl.chat.thinking import CLOSING, OPENING, ThinkingTags
+from complementary_rl.chat.tools import ToolFormat
 from complementary_rl.errors import UserError
 from complementary_rl.types import Message, Role, TokenIds
 
@@ -33,6 +36,8 @@ class ChatCodec:
     """
 
     stop_ids: frozenset[int]
+    thinking: ThinkingTags | None
+    """None where the tokenizer has no tokens for the tags of thinking."""
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         if not tokenizer.is_fast:
@@ -43,20 +48,22 @@ class ChatCodec:
         self._template = ChatTemplate(tokenizer)
         self._text = TextEncoder(tokenizer)
         self._backend = tokenizer.backend_tokenizer
-        self._layouts: dict[tuple[Role, ...], _Layout] = {}
-        self._extensions: dict[tuple[Role, ...], tuple[_Layout, int]] = {}
+        self._layouts: dict[tuple[tuple[Role, ...], str], _Layout] = {}
+        self._extensions: dict[tuple[tuple[Role, ...], str], tuple[_Layout, int]] = {}
         self._end_of_turn = self._find_end_of_turn()
         self._takes_system = self._find_system_support()
         ends = {self._end_of_turn, tokenizer.eos_token_id} | _configured_stops(tokenizer.name_or_path)
         self.stop_ids = frozenset(id for id in ends if id is not None)
+        self.thinking = self._find_thinking()
 
     @property
     def structural_ids(self) -> frozenset[int]:
         """Special and added token ids: only the template and the model itself can produce them, no content can."""
         return self._text.structural
 
-    def open(self, messages: Sequence[Message]) -> TokenIds:
-        """Ids of a conversation's first prompt, from the template's beginning-of-text to its generation prompt.
+    def open(self, messages: Sequence[Message], tool: Tool | None = None) -> TokenIds:
+        """Ids of a conversation's first prompt, from the template's beginning-of-text to its generation prompt; with `tool`, which must
+        have a `tool_format`, the template offers it.
 
         A system message that the template does not take is put before the first user message. Raises UserError when the template
         refuses the order of the roles.
@@ -64,26 +71,39 @@ class ChatCodec:
         if not self._takes_system:
             messages = _fold_system(messages)
         roles = tuple(message.role for message in messages)
-        layout = self._layouts.get(roles)
-        if layout is None:
-            layout = self._layouts[roles] = self._compile(self._template.slots(roles, generation_prompt=True))
-        return self._fill(layout, [message.content for message in messages])
+        key = roles, json.dumps(tool)
+        if key not in self._layouts:
+            self._layouts[key] = self._compile(self._template.slots(roles, generation_prompt=True, tool=tool))
+        return self._fill(self._layouts[key], [message.content for message in messages])
 
-    def extend(self, sampled: Sequence[int], messages: Sequence[Message]) -> TokenIds:
+    def extend(self, sampled: Sequence[int], messages: Sequence[Message], tool: Tool | None = None) -> TokenIds:
         """Ids to append after an assistant turn, so that ``prompt + sampled + extend(sampled, messages)`` is the next prompt.
 
         They are the closing of that turn, without the end-of-turn token if `sampled` ends with it, then the messages and the
-        generation prompt. A turn that was cut off (stop reason "length"), or ended with another stop token, is closed here.
+        generation prompt. A turn that was cut off (stop reason "length"), or ended with another stop token, is closed here. A message of
+        role "tool" answers a call of `tool`.
         """
         roles = tuple(message.role for message in messages)
-        extension = self._extensions.get(roles)
-        if extension is None:
+        key = roles, json.dumps(tool)
+        if key not in self._extensions:
             # What the template writes behind an assistant's content is what any conversation ending in one goes on with.
-            layout = self._compile(self._template.slots(("user", "assistant", *roles), generation_prompt=True, after=1))
-            extension = self._extensions[roles] = (layout, self._closing_length(layout))
-        layout, closing = extension
+            text = self._template.slots(("user", "assistant", *roles), generation_prompt=True, after=1, tool=tool)
+            layout = self._compile(text)
+            self._extensions[key] = (layout, self._closing_length(layout))
+        layout, closing = self._extensions[key]
         ids = self._fill(layout, ["", "", *(message.content for message in messages)])
         return ids[closing:] if sampled and sampled[-1] == self._end_of_turn else ids
+
+    def tool_format(self, tool: Tool) -> ToolFormat | None:
+        """How the model is to call `tool`; None when its template offers no tools, writes calls in a way that is not known, or cannot
+        render the answer."""
+        format = self._template.tool_format(tool)
+        if format is not None:
+            try:
+                self.extend((), [Message("tool", "")], tool)
+            except UserError:
+                return None
+        return format
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of a generation, without the stop token it may end with. Special tokens elsewhere show as their text."""
@@ -93,11 +113,31 @@ class ChatCodec:
         text: str = self._backend.decode(ids, skip_special_tokens=False)
         return text
 
+    def drops_thinking(self, role: Role) -> bool:
+        """Whether the template leaves out the thinking of earlier turns when a message of `role` follows them (Qwen3: "user", not
+        "tool").
+
+        Raises UserError when it does, but with tags that are no tokens: then it cannot be cut out of what was sampled.
+        """
+        thought = f"{OPENING}\nB\n{CLOSING}\n\nC"
+        drops = "B" not in self._template.render([("user", "A"), ("assistant", thought), (role, "D")], generation_prompt=True)
+        if drops and self.thinking is None:
+            raise UserError(
+                f"the chat template of {self._template.name} drops the thinking of earlier turns, but its tokenizer has no tokens "
+                f"{OPENING} and {CLOSING} to cut it out by: set actor.earlier_thinking to 'keep'"
+            )
+        return drops
+
+    def shortened(self, text: str, limit: int) -> str:
+        """`text`, or if it has more than `limit` tokens its first and last so many, with a mark of a few tokens between."""
+        return self._text.shortened(text, limit)
+
     def check_prefix_stability(self) -> tuple[str, ...]:
         """What the template would rewrite if earlier turns were rendered again, in words; empty when it rewrites nothing.
 
         Here nothing is rendered again, so what is sampled and trained is consistent either way. But where a template drops the
-        thinking of earlier turns (Qwen3), our prompts keep it: they grow longer and differ from what such a model was taught on.
+        thinking of earlier turns (Qwen3), our prompts keep it unless `actor.earlier_thinking` says otherwise: they grow longer and
+        differ from what such a model was taught on.
         """
         findings = []
         for label, reply in (("a plain reply", "B"), ("a reply that thinks first", "<think>\nB\n</think>\n\nC")):
@@ -120,7 +160,7 @@ class ChatCodec:
                 run.append(piece)
                 continue
             if any(isinstance(part, Slot) for part in run):
-                layout += [tuple(fixed), Run.of(run, closed=piece is not None)]
+                layout += [tuple(fixed), Run.of(run)]
                 fixed = []
             else:
                 fixed += self._text.encode("".join(part for part in run if isinstance(part, str)))
@@ -144,6 +184,15 @@ class ChatCodec:
             if piece.strip():
                 break
         return None
+
+    def _find_thinking(self) -> ThinkingTags | None:
+        tags = self._backend.token_to_id(OPENING), self._backend.token_to_id(CLOSING)
+        if not self.structural_ids.issuperset(tags):
+            return None
+        bare, prompted = (self._template.slots(("user",), generation_prompt=prompt, after=0) for prompt in (False, True))
+        (prompt,) = self._compile(prompted.removeprefix(bare))
+        assert isinstance(prompt, tuple)
+        return ThinkingTags(*tags, prompt, self.stop_ids, lambda id: not self._backend.decode([id]).strip("\n"))
 
     def _closing_length(self, layout: _Layout) -> int:
         """How many ids of an extension the model has sampled already when it ended its turn itself."""

@@ -7,13 +7,14 @@ is rendered once for each sequence of roles.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
+from complementary_rl.chat.tools import ToolFormat, detect_format
 from complementary_rl.errors import UserError
 from complementary_rl.types import Role
 
@@ -25,6 +26,10 @@ _PAD = "\u2003"
 _SLOT = re.compile(f"({_PAD}?)\ue000(\\d+)\ue001({_PAD}?)")
 _DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 _DATE = date(2024, 7, 26)
+_CALL_ID = "000000000"
+
+Tool = Mapping[str, Any]
+"""The schema of a function, as `complementary_rl.chat.tools.schema` makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +50,19 @@ class Slot:
 class Run:
     """Text between two structural tokens of the template: its own words and at least one slot.
 
-    Templates from before chat tokens (Llama 2, Vicuna) tell turns apart by words such as ``[/INST]``. Where no structural token
-    stands between a content and what comes next, those words are `markers`: in contents they are broken by a zero-width space.
+    Templates from before chat tokens (Llama 2, Vicuna) tell turns apart by words such as ``[/INST]``, and others close a tool's answer by
+    one. Words that stand behind a content, with no structural token between, are `markers`: in contents they are broken by a zero-width
+    space.
     """
 
     parts: tuple[str | Slot, ...]
     markers: tuple[str, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[str | Slot], closed: bool) -> "Run":
-        """A run of `parts`; `closed` tells whether a structural token follows it."""
-        slots = [position for position, part in enumerate(parts) if isinstance(part, Slot)]
-        open_parts = parts[slots[0] : slots[-1] if closed else len(parts)]
-        lines = {line.strip() for part in open_parts if isinstance(part, str) for line in part.splitlines()}
+    def of(cls, parts: Sequence[str | Slot]) -> "Run":
+        """A run of `parts`."""
+        first = next(position for position, part in enumerate(parts) if isinstance(part, Slot))
+        lines = {line.strip() for part in parts[first:] if isinstance(part, str) for line in part.splitlines()}
         return cls(tuple(parts), tuple(sorted(line for line in lines if len(line) > 1)))
 
     def fill(self, contents: Sequence[str]) -> str:
@@ -88,30 +93,50 @@ class ChatTemplate:
         # Some templates write today's date; a run that is resumed on another day must render what it rendered before.
         self._source = _DATE_CALL.sub(lambda call: repr(_DATE.strftime(call[2])), source)
 
-    def render(self, messages: Sequence[tuple[Role, str]], generation_prompt: bool) -> str:
-        """The template's text for (role, content) pairs. Raises UserError when it refuses them."""
+    def render(self, messages: Sequence[tuple[Role, str]], generation_prompt: bool, tool: Tool | None = None) -> str:
+        """The template's text for (role, content) pairs, offering `tool`. Raises UserError when it refuses them."""
         try:
-            text = self._tokenizer.apply_chat_template(
-                [{"role": role, "content": content} for role, content in messages],
-                chat_template=self._source,
-                tokenize=False,
-                add_generation_prompt=generation_prompt,
-            )
+            return self._apply([_as_template_takes_it(role, content, tool) for role, content in messages], generation_prompt, tool)
         except (TemplateError, TypeError, ValueError) as error:
             raise UserError(
                 f"the chat template of {self.name} refuses the roles {[role for role, _ in messages]}: {error}; put a template "
                 "that takes them into chat_template.jinja in the tokenizer's folder"
             ) from error
+
+    def tool_format(self, tool: Tool) -> ToolFormat | None:
+        """How the template writes calls of `tool`; None when it does not offer tools, or writes calls in a way that is not known."""
+        name, marker = tool["function"]["name"], "\ue002"
+        function = {"name": name, "arguments": dict.fromkeys(tool["function"]["parameters"]["required"], marker)}
+        calls = [{"id": _CALL_ID, "type": "function", "function": function}]
+        messages: list[dict[str, Any]] = [
+            {"role": "user", "content": "\ue003"},
+            {"role": "assistant", "content": "", "tool_calls": calls},
+        ]
+        try:
+            offered = self._apply(messages[:1], True, tool)
+            text = self._apply(messages, False, tool)
+        except (TemplateError, TypeError, ValueError):  # it takes no tool, or wants it otherwise
+            return None
+        return detect_format(text.rpartition("\ue003")[2], tool, marker) if name in offered else None
+
+    def _apply(self, messages: list[dict[str, Any]], generation_prompt: bool, tool: Tool | None) -> str:
+        text = self._tokenizer.apply_chat_template(
+            messages,
+            tools=None if tool is None else [dict(tool)],
+            chat_template=self._source,
+            tokenize=False,
+            add_generation_prompt=generation_prompt,
+        )
         assert isinstance(text, str)
         return text
 
-    def slots(self, roles: Sequence[Role], generation_prompt: bool, after: int | None = None) -> str:
+    def slots(self, roles: Sequence[Role], generation_prompt: bool, after: int | None = None, tool: Tool | None = None) -> str:
         """The template's text with slots, for `split_slots`; with `after` only what follows the slot of that message.
 
         Raises UserError when a content would be left out, repeated or moved: the template is not one that can be used.
         """
         messages = [(role, f"{_PAD}\ue000{index}\ue001{_PAD}") for index, role in enumerate(roles)]
-        text = self.render(messages, generation_prompt)
+        text = self.render(messages, generation_prompt, tool)
         first = 0
         if after is not None:
             first = after + 1
@@ -128,6 +153,12 @@ class ChatTemplate:
             f"the chat template of {self.name} does not render each message of {list(roles)} once and in order: put a template "
             "that does into chat_template.jinja in the tokenizer's folder"
         )
+
+
+def _as_template_takes_it(role: Role, content: str, tool: Tool | None) -> dict[str, Any]:
+    message = {"role": role, "content": content}
+    # Mistral's templates want to know which call is answered.
+    return message | {"tool_call_id": _CALL_ID, "name": tool["function"]["name"]} if role == "tool" and tool else message
 
 
 def split_slots(text: str) -> list[str | Slot]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
+from complementary_rl.readable import without_middle
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -33,8 +35,19 @@ class TextEncoder:
         try:
             ids: list[int] = self._plain.encode(text, add_special_tokens=False).ids
         except TypeError:  # how tokenizers refuses surrogates, which careless decoding leaves behind: join pairs, replace halves
-            return self.encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            return self.encode(_without_surrogates(text))
         return ids if self.structural.isdisjoint(ids) else self._encode_in_pieces(text)
+
+    def shortened(self, text: str, limit: int) -> str:
+        """`text`, or if it has more than `limit` (≥ 2) tokens, its beginning and end of so many together, with a mark between."""
+        whole = _without_surrogates(text)
+        spans = self._plain.encode(whole, add_special_tokens=False).offsets
+        if len(spans) <= limit:
+            return text
+        end = spans[(limit + 1) // 2 - 1][1]
+        # A character of several tokens is kept or left out as one.
+        start = max(end, spans[-(limit // 2)][0])
+        return without_middle(whole, end, start, f"{len(spans) - limit} tokens")
 
     def _encode_in_pieces(self, text: str) -> list[int]:
         # The vocabulary itself holds the structural token as a word, and the model found it: cut inside each such word.
@@ -57,6 +70,10 @@ class TextEncoder:
                 position = end
         if position < len(trusted):
             yield trusted[position:]
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _blank(content: str) -> bool:

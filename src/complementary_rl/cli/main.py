@@ -92,7 +92,7 @@ def export(
     run: RunArgument,
     output: Annotated[Path, typer.Argument(help="Folder to write; it gets actor/ and, where there is one, extractor/.")],
 ) -> None:
-    """Write a run's models as normal Hugging Face folders."""
+    """Write a run's models as normal Hugging Face folders, each with a model card."""
     from complementary_rl.cli.train import run_export
 
     run_export(run, output)

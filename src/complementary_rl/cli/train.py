@@ -59,11 +59,14 @@ def run_eval(run: Path, arguments: list[str]) -> None:
 
 
 def run_export(run: Path, output: Path) -> None:
-    """Export the newest checkpoint's models."""
+    """Export the newest checkpoint's models, each with a model card."""
+    from complementary_rl.report.card import write_card
     from complementary_rl.training.run import export_run
 
     config = run_config(run)
     with writing(output):
         exported = export_run(config, output)
+        for path in exported:
+            write_card(path, run, config)
     for path in exported:
         say(f"exported: {path}")

@@ -18,9 +18,11 @@ from complementary_rl.config.experience import (
 )
 from complementary_rl.config.models import (
     ActorConfig,
+    EarlierThinking,
     ExtractorConfig,
     ModelConfig,
     OptimConfig,
+    Overlong,
     RatioForm,
     SamplingConfig,
     SelfDistillationConfig,
@@ -35,6 +37,7 @@ __all__ = [
     "Config",
     "CreditConfig",
     "DistillConfig",
+    "EarlierThinking",
     "EnvConfig",
     "EvalConfig",
     "ExtractorConfig",
@@ -44,6 +47,7 @@ __all__ = [
     "Method",
     "ModelConfig",
     "OptimConfig",
+    "Overlong",
     "RatioForm",
     "RetrievalConfig",
     "RunConfig",

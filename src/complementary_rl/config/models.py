@@ -7,6 +7,8 @@ from pydantic import Field
 from complementary_rl.config.section import Section
 
 RatioForm = Literal["sequence", "sequence_mean", "token"]
+EarlierThinking = Literal["keep", "drop"]
+Overlong = Literal["mask", "zero", "train"]
 
 
 class SamplingConfig(Section):
@@ -65,6 +67,14 @@ class ActorConfig(Section):
     """ε of the clipped surrogate."""
     updates_per_batch: int = Field(1, ge=1)
     """Optimiser steps per batch: its groups are dealt into this many minibatches. With 1 every ratio starts at 1 and no clip acts."""
+    earlier_thinking: EarlierThinking = "keep"
+    """Thinking of earlier turns, where the model's template drops it (Qwen3). `keep`: it stays in the context, an episode is one training
+    sample. `drop`: the model gets the prompts it was taught on, and an episode is one sample for each turn that follows a thought."""
+    max_observation_tokens: int | None = Field(None, ge=2)
+    """Longer observations lose their middle, with a mark in its place, so that one cannot fill the context; None leaves them whole."""
+    overlong: Overlong = "mask"
+    """Episodes that filled the context, whose outcome is nobody's. `mask`: left out of their group, as if not played. `zero`: they count in
+    the baseline and are not trained (DAPO's overlong filtering). `train`: a failure like any other."""
     prompts: str = "compact"
     """Prompt set: a folder of `complementary_rl/prompts` or a path."""
 

@@ -8,6 +8,7 @@ chat messages ── chat_traces ─────┘
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from complementary_rl.readable import without_middle
 from complementary_rl.types import Task, Trajectory
 
 
@@ -82,4 +83,4 @@ def transcript_from_json(values: dict[str, Any]) -> Transcript:
 def _clipped(text: str, chars: int | None) -> str:
     if chars is None or len(text) <= chars:
         return text
-    return f"{text[: (chars + 1) // 2]}[{len(text) - chars} characters left out]{text[len(text) - chars // 2 :]}"
+    return without_middle(text, (chars + 1) // 2, len(text) - chars // 2, f"{len(text) - chars} characters")

@@ -14,8 +14,8 @@ import torch
 
 from complementary_rl.engines.protocol import LossInputs, LossOutput, TrainingSample
 from complementary_rl.objectives.ratios import metric_sums
-from complementary_rl.objectives.samples import Span, episode_temperature, join_spans
-from complementary_rl.types import Condition, Trajectory
+from complementary_rl.objectives.samples import episode_temperature, turn_samples
+from complementary_rl.types import Condition, Trajectory, Turn
 
 Source = Literal["guided", "own"]
 
@@ -36,7 +36,8 @@ def distillation_episodes(group: Sequence[Trajectory], source: Source) -> list[T
 
 
 def distillation_samples(episodes: Sequence[Trajectory], *, of: int, token_mean: bool) -> list[TrainingSample]:
-    """One sample per episode, in order; episodes in which the actor never acted give none.
+    """The samples of the episodes, in order; an episode is one, or more where thinking was dropped (`trajectory_samples`), or none if
+    the actor never acted.
 
     An episode weighs 1/`of`, as one of the `of` episodes of the batch does in the GRPO term, so that the coefficient of this loss is
     an advantage: 0.3 pulls an imitated episode as an advantage of 0.3 would, and a batch with one lucky win is not as loud as one
@@ -47,23 +48,25 @@ def distillation_samples(episodes: Sequence[Trajectory], *, of: int, token_mean:
     """
     assert len({episode.id for episode in episodes}) == len(episodes), "an episode is imitated once"
     assert len(episodes) <= of
-    samples = [sample for sample in map(_without_experience, episodes) if any(sample.mask)]
-    return [replace(sample, weight=1.0 / (of * (sum(sample.mask) if token_mean else 1))) for sample in samples]
+    samples = []
+    for episode in episodes:
+        turns, temperature = _without_experience(episode), episode_temperature(episode)
+        samples += turn_samples(turns, advantage=1.0, weight=1.0 / of, temperature=temperature)
+    return [replace(sample, weight=sample.weight / sum(sample.mask)) for sample in samples] if token_mean else samples
 
 
-def _without_experience(trajectory: Trajectory) -> TrainingSample:
-    spans: list[Span] = []
-    acted = 0
+def _without_experience(trajectory: Trajectory) -> list[Turn]:
+    turns: list[Turn] = []
     asked = False
     for index, turn in enumerate(trajectory.turns):
         if not asked:
-            spans.append(Span(turn.new_ids if index else trajectory.free_prompt_ids))
+            prompt, drops = turn.new_ids if index else trajectory.free_prompt_ids, turn.drops_thinking
         asked = turn.kind == "ask"
         if not asked:
             # Sampling-time log-probs belong to another context and are not carried over.
-            spans.append(Span(turn.generation.token_ids, (0.0,) * len(turn.generation.token_ids)))
-            acted = len(spans)
-    return join_spans(spans[:acted], advantage=1.0, weight=0.0, temperature=episode_temperature(trajectory))
+            generation = replace(turn.generation, logprobs=(0.0,) * len(turn.generation.token_ids))
+            turns.append(replace(turn, new_ids=prompt, drops_thinking=drops, generation=generation))
+    return turns
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """From records to training samples: token in, token out, with a mask on exactly what the model sampled."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from complementary_rl.chat.thinking import prompt_runs
 from complementary_rl.engines.protocol import TrainingSample
-from complementary_rl.types import Generation, TokenIds, Trajectory
+from complementary_rl.types import Generation, TokenIds, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +17,29 @@ class Span:
     logprobs: tuple[float, ...] | None = None
 
 
-def trajectory_sample(trajectory: Trajectory, advantage: float, weight: float) -> TrainingSample:
-    """The whole episode as one sequence: per turn the prompt ids it added, then what the actor sampled, which alone is trained
-    (search_and_ask calls included, since the actor chose to ask)."""
-    spans = []
-    for turn in trajectory.turns:
-        spans.append(Span(turn.new_ids))
-        spans.append(sampled(turn.generation))
-    return join_spans(spans, advantage, weight, temperature=episode_temperature(trajectory))
+def trajectory_samples(trajectory: Trajectory, advantage: float, weight: float) -> list[TrainingSample]:
+    """The episode as sequences: per turn the prompt ids it added, then what the actor sampled, which alone is trained (search_and_ask
+    calls included, since the actor chose to ask).
+
+    That is one sequence, or where thinking was dropped one for each run of turns whose prompts extend each other (`prompt_runs`). Each
+    has the episode's advantage, and they share its weight by their trained tokens. So for a loss that averages over tokens the
+    episode counts as it would in one piece; a ratio of sequences (`GrpoLoss.ratio`) is that of a run. None without trained tokens.
+    """
+    return turn_samples(trajectory.turns, advantage, weight, temperature=episode_temperature(trajectory))
+
+
+def turn_samples(turns: Sequence[Turn], advantage: float, weight: float, *, temperature: float) -> list[TrainingSample]:
+    """`trajectory_samples` of these turns."""
+    total = sum(len(turn.generation.token_ids) for turn in turns)
+    samples = []
+    for past, run in prompt_runs(turns):
+        trained = sum(len(turn.generation.token_ids) for turn in run)
+        if trained:
+            spans = [Span(past)]
+            for turn in run:
+                spans += [Span(turn.new_ids), sampled(turn.generation)]
+            samples.append(join_spans(spans, advantage, weight * (trained / total), temperature=temperature))
+    return samples
 
 
 def generation_sample(generation: Generation, advantage: float, weight: float) -> TrainingSample:

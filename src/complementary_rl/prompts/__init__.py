@@ -16,7 +16,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from complementary_rl.errors import UserError
 
 VARIABLES: dict[str, frozenset[str]] = {
-    "actor": frozenset({"instructions", "description", "experience", "tool", "observation"}),
+    "actor": frozenset({"instructions", "description", "experience", "tool", "tool_call", "observation"}),
     "tool_reply": frozenset({"answer", "observation"}),
     "gate": frozenset({"instructions", "description", "experience", "rate", "observation"}),
     "distill": frozenset(

@@ -6,10 +6,12 @@ plans → reset all → ┌ sample a batch ─ actions → environments (threads
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 
 from complementary_rl.chat.codec import ChatCodec
+from complementary_rl.chat.tools import Malformed
+from complementary_rl.config import EarlierThinking
 from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import StepResult, Suite
@@ -17,10 +19,11 @@ from complementary_rl.errors import EnvironmentFault
 from complementary_rl.experience.gate import Gate, Offer, Verdict, apply_verdict
 from complementary_rl.experience.questions import Answer, AskTool, Question
 from complementary_rl.prompts import PromptSet
+from complementary_rl.rollout.episode import Episode
 from complementary_rl.rollout.plan import EpisodePlan, Shown
-from complementary_rl.rollout.tool import NO_ANSWER, parse_question
+from complementary_rl.rollout.tool import NO_ANSWER, AskForm
 from complementary_rl.seeds import derive_seed
-from complementary_rl.types import Condition, Generation, Message, Task, TokenIds, Trajectory, Turn
+from complementary_rl.types import Generation, Message, Role, Task, TokenIds, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +33,6 @@ class Fault:
     plan: EpisodePlan
     kind: str
     message: str
-
-
-@dataclass(slots=True)
-class _Episode:
-    """An episode in progress. `context` is every token so far; `new_ids` those the coming turn adds to it."""
-
-    plan: EpisodePlan
-    observation: str
-    new_ids: TokenIds
-    free_prompt_ids: TokenIds
-    context: list[int] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    answer_ids: list[str] = field(default_factory=list)
-    questions: int = 0
-    n_actions: int = 0
-    reward: float = 0.0
-    success: bool = False
-    stop_reason: str | None = None
-    gate_score: float | None = None
 
 
 @dataclass(slots=True)
@@ -66,7 +50,8 @@ class RolloutRunner:
     """Plays episodes of one suite with one actor.
 
     `max_turns` replaces the turn limit of every task. `tool_budget` questions are answered per episode; later ones go to the
-    environment as ordinary text. `tool_timeout` bounds the wait for an answer, in seconds.
+    environment as ordinary text. `tool_timeout` bounds the wait for an answer, in seconds. With `earlier_thinking` "drop" prompts leave
+    out the thinking of earlier turns where the model's template does. Observations of more than `max_observation_tokens` lose their middle.
     """
 
     def __init__(
@@ -80,6 +65,8 @@ class RolloutRunner:
         max_turns: int | None = None,
         tool_budget: int = 0,
         tool_timeout: float = 30.0,
+        earlier_thinking: EarlierThinking = "keep",
+        max_observation_tokens: int | None = None,
     ) -> None:
         self.suite = suite
         self.pool = pool
@@ -89,7 +76,11 @@ class RolloutRunner:
         self.max_turns = max_turns
         self.tool_budget = tool_budget
         self.tool_timeout = tool_timeout
+        self.max_observation_tokens = max_observation_tokens
         self.times = RolloutTimes()
+        self._form = AskForm.of(codec) if tool_budget else AskForm()
+        roles: set[Role] = {"user", self._form.role}
+        self._dropping = frozenset(role for role in roles if earlier_thinking == "drop" and codec.drops_thinking(role))
 
     async def run(
         self, plans: Sequence[EpisodePlan], params: SamplingParams, ask: AskTool | None = None, gate: Gate | None = None
@@ -107,7 +98,9 @@ class RolloutRunner:
         finally:
             self.engine.release([plan.id for plan in plans])
         lost = {fault.plan.id for fault in faults}
-        return [self._finish(episode) for episode in episodes if episode.plan.id not in lost], faults
+        finished = [episode for episode in episodes if episode.plan.id not in lost]
+        self.pool.release([episode.plan.id for episode in finished])
+        return [episode.trajectory() for episode in finished], faults
 
     def take_times(self) -> dict[str, float]:
         """Seconds by phase since the last call."""
@@ -116,26 +109,31 @@ class RolloutRunner:
 
     def opening(self, task: Task, observation: str, experience: list[str], tool: bool) -> TokenIds:
         """Token ids of an episode's first prompt."""
+        by_template = tool and self._form.tool is not None
         content = self.prompts.render(
             "actor",
             instructions=self.suite.instructions_for(task),
             description=task.description,
             experience=experience,
-            tool=tool,
+            tool=tool and not by_template,
+            tool_call=by_template,
             observation=observation,
         )
-        return self.codec.open([Message("user", content)])
+        return self.codec.open([Message("user", content)], self._form.tool if by_template else None)
 
-    async def _reset(self, plans: Sequence[EpisodePlan], gate: Gate | None, faults: list[Fault]) -> list[_Episode]:
+    async def _reset(self, plans: Sequence[EpisodePlan], gate: Gate | None, faults: list[Fault]) -> list[Episode]:
         start = perf_counter()
         results = await asyncio.to_thread(self.pool.reset, [(plan.id, plan.task, plan.seed) for plan in plans])
         self.times.environment += perf_counter() - start
         ready: list[tuple[EpisodePlan, str]] = []
+        cut: set[str] = set()
         for plan, result in zip(plans, results, strict=True):
             if isinstance(result, EnvironmentFault):
                 faults.append(Fault(plan, result.kind, str(result)))
             else:
-                ready.append((plan, result[0]))
+                ready.append((plan, self._shown(result[0])))
+                if ready[-1][1] != result[0]:
+                    cut.add(plan.id)
         verdicts = await self._verdicts(ready, gate)
         start = perf_counter()
         episodes = []
@@ -145,7 +143,8 @@ class RolloutRunner:
             played = replace(plan, shown=shown, tool=plan.tool and bool(shown.entries))
             free_ids = self.opening(plan.task, observation, [], False)
             ids = self.opening(plan.task, observation, shown.texts, played.tool) if shown.entries else free_ids
-            episodes.append(_Episode(played, observation, ids, free_ids, gate_score=verdict.score if verdict else None))
+            score = verdict.score if verdict else None
+            episodes.append(Episode(played, observation, ids, free_ids, gate_score=score, cut_observations=plan.id in cut))
         self.times.tokens += perf_counter() - start
         return episodes
 
@@ -162,24 +161,28 @@ class RolloutRunner:
         self.times.gate += perf_counter() - start
         return {offer.id: verdict for offer, verdict in zip(offers, verdicts, strict=True)}
 
-    async def _turn(
-        self, active: list[_Episode], params: SamplingParams, ask: AskTool | None, faults: list[Fault]
-    ) -> list[_Episode]:
+    async def _turn(self, active: list[Episode], params: SamplingParams, ask: AskTool | None, faults: list[Fault]) -> list[Episode]:
         generations = await self._sample(active, params)
-        acting: list[tuple[_Episode, str]] = []
-        asking: list[tuple[_Episode, Question]] = []
+        acting: list[tuple[Episode, str]] = []
+        asking: list[tuple[Episode, Question]] = []
         start = perf_counter()
         for episode, generation in zip(active, generations, strict=True):
             if generation.stop_reason == "context":
                 episode.stop_reason = "context"
                 continue
-            action = self.codec.decode(generation.token_ids).strip()
+            thinking = self.codec.thinking.span(generation.token_ids) if self.codec.thinking is not None else None
+            action = self.codec.decode(generation.token_ids[thinking[1] if thinking else 0 :]).strip()
             question = None
             if ask is not None and episode.plan.tool and episode.questions < self.tool_budget:
-                question = parse_question(action)
-            self._record(episode, generation, action, "act" if question is None else "ask")
+                question = self._form.question(action)
+            episode.end_turn("act" if question is None else "ask", generation, thinking, action)
             if question is None:
                 acting.append((episode, action))
+            elif isinstance(question, Malformed):
+                # It counts as a question, or an actor that cannot call would never have to act.
+                episode.questions += 1
+                episode.malformed_calls += 1
+                self._reply(episode, f"not asked: {question.reason}")
             else:
                 asking.append((episode, self._question(episode, question)))
         self.times.tokens += perf_counter() - start
@@ -191,15 +194,14 @@ class RolloutRunner:
         lost = {fault.plan.id for fault in faults}
         return [episode for episode in active if episode.stop_reason is None and episode.plan.id not in lost]
 
-    async def _sample(self, active: list[_Episode], params: SamplingParams) -> list[Generation]:
+    async def _sample(self, active: list[Episode], params: SamplingParams) -> list[Generation]:
         requests = []
         for episode in active:
             turn = len(episode.turns)
-            episode.context.extend(episode.new_ids)
             requests.append(
                 SampleRequest(
                     id=f"{episode.plan.id}/{turn}",
-                    prompt_ids=tuple(episode.context),
+                    prompt_ids=episode.begin_turn(),
                     seed=derive_seed(episode.plan.sampling_seed, "turn", turn),
                     session=episode.plan.id,
                 )
@@ -209,13 +211,7 @@ class RolloutRunner:
         self.times.sample += perf_counter() - start
         return generations
 
-    def _record(self, episode: _Episode, generation: Generation, action: str, kind: str) -> None:
-        # The prompt of a turn is the concatenation of what the earlier turns hold: keeping it again would be quadratic.
-        kept = replace(generation, prompt_ids=())
-        episode.turns.append(Turn("ask" if kind == "ask" else "act", episode.observation, episode.new_ids, kept, action))
-        episode.context.extend(generation.token_ids)
-
-    def _question(self, episode: _Episode, question: str) -> Question:
+    def _question(self, episode: Episode, question: str) -> Question:
         episode.questions += 1
         identity = f"{episode.plan.id}/ask{episode.questions}"
         return Question(
@@ -226,7 +222,7 @@ class RolloutRunner:
             derive_seed(episode.plan.sampling_seed, "ask", episode.questions),
         )
 
-    async def _answer(self, asking: list[tuple[_Episode, Question]], ask: AskTool) -> None:
+    async def _answer(self, asking: list[tuple[Episode, Question]], ask: AskTool) -> None:
         start = perf_counter()
         step = asking[0][0].plan.step
         answers: list[Answer | None]
@@ -237,12 +233,10 @@ class RolloutRunner:
         for (episode, _), answer in zip(asking, answers, strict=True):
             if answer is not None:
                 episode.answer_ids.append(answer.generation_id)
-            text = NO_ANSWER if answer is None else answer.text
-            episode.observation = self.prompts.render("tool_reply", answer=text, observation=episode.observation)
-            self._next_prompt(episode, episode.observation)
+            self._reply(episode, NO_ANSWER if answer is None else answer.text)
         self.times.ask += perf_counter() - start
 
-    async def _step(self, acting: list[tuple[_Episode, str]], faults: list[Fault]) -> None:
+    async def _step(self, acting: list[tuple[Episode, str]], faults: list[Fault]) -> None:
         start = perf_counter()
         results = await asyncio.to_thread(self.pool.step, [(episode.plan.id, action) for episode, action in acting])
         self.times.environment += perf_counter() - start
@@ -254,7 +248,7 @@ class RolloutRunner:
                 self._apply(episode, result)
         self.times.tokens += perf_counter() - start
 
-    def _apply(self, episode: _Episode, result: StepResult) -> None:
+    def _apply(self, episode: Episode, result: StepResult) -> None:
         observation, reward, terminated, truncated, info = result
         episode.n_actions += 1
         episode.reward += reward
@@ -265,32 +259,18 @@ class RolloutRunner:
         elif episode.n_actions >= (self.max_turns or self.suite.max_turns_for(episode.plan.task)):
             episode.stop_reason = "turns"
         else:
-            self._next_prompt(episode, observation)
+            shown = self._shown(observation)
+            episode.cut_observations += shown != observation
+            self._hear(episode, shown)
 
-    def _next_prompt(self, episode: _Episode, content: str) -> None:
-        generation = episode.turns[-1].generation
-        episode.new_ids = self.codec.extend(generation.token_ids, [Message("user", content)])
+    def _shown(self, observation: str) -> str:
+        limit = self.max_observation_tokens
+        return observation if limit is None else self.codec.shortened(observation, limit)
 
-    def _finish(self, episode: _Episode) -> Trajectory:
-        plan = episode.plan
-        assert episode.stop_reason is not None
-        self.pool.release([plan.id])
-        return Trajectory(
-            id=plan.id,
-            task=plan.task,
-            condition=Condition.GUIDED if plan.shown.entries else Condition.FREE,
-            step=plan.step,
-            group=plan.group,
-            member=plan.member,
-            seed=plan.seed,
-            entry_ids=plan.shown.ids,
-            answer_ids=tuple(episode.answer_ids),
-            turns=tuple(episode.turns),
-            free_prompt_ids=episode.free_prompt_ids,
-            reward=episode.reward,
-            success=episode.success,
-            n_actions=episode.n_actions,
-            stop_reason=episode.stop_reason,
-            final_observation=episode.observation,
-            gate_score=episode.gate_score,
-        )
+    def _reply(self, episode: Episode, answer: str) -> None:
+        self._hear(episode, self.prompts.render("tool_reply", answer=answer, observation=episode.observation), self._form.role)
+
+    def _hear(self, episode: Episode, observation: str, role: Role = "user") -> None:
+        message = Message(role, observation)
+        ids = self.codec.extend(episode.turns[-1].generation.token_ids, [message], self._form.tool if role == "tool" else None)
+        episode.hear(observation, ids, drops_thinking=role in self._dropping)

@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from complementary_rl.config import Overlong
 from complementary_rl.engines.protocol import LossTerm, SamplingParams, TrainingSample
 from complementary_rl.objectives.advantages import group_advantages
 from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples
 from complementary_rl.objectives.grpo import GrpoLoss
-from complementary_rl.objectives.samples import trajectory_sample
+from complementary_rl.objectives.samples import trajectory_samples
 from complementary_rl.rollout.plan import EpisodePlan, Shown, group_seed, sampling_seed, tasks_for_step
 from complementary_rl.rollout.runner import Fault
 from complementary_rl.seeds import derive_seed
@@ -57,7 +58,10 @@ async def update_actor(session: "Session", groups: Sequence[Group], step: int) -
 def _terms(session: "Session", groups: Sequence[Group], step: int) -> list[LossTerm]:
     config = session.config
     loss = GrpoLoss(config.actor.ratio, config.actor.clip_epsilon)
-    terms = [LossTerm("grpo", _grpo_samples(groups, condition_wise=session.flags.condition_wise), loss)]
+    groups = [with_outcome(group, config.actor.overlong) for group in groups]
+    terms = [
+        LossTerm("grpo", _grpo_samples(groups, condition_wise=session.flags.condition_wise, overlong=config.actor.overlong), loss)
+    ]
     distil = config.self_distillation
     if distil.enabled and step >= distil.warmup_steps and (step + 1) % distil.interval == 0:
         episodes = [episode for group in groups for episode in distillation_episodes(group, distil.source)]
@@ -67,15 +71,22 @@ def _terms(session: "Session", groups: Sequence[Group], step: int) -> list[LossT
     return terms
 
 
-def _grpo_samples(groups: Sequence[Group], *, condition_wise: bool) -> list[TrainingSample]:
+def with_outcome(trajectories: Sequence[Trajectory], overlong: Overlong) -> list[Trajectory]:
+    """The episodes whose outcome counts: with `overlong` "mask" not those that filled the context."""
+    return [trajectory for trajectory in trajectories if overlong != "mask" or not trajectory.overlong]
+
+
+def _grpo_samples(groups: Sequence[Group], *, condition_wise: bool, overlong: Overlong) -> list[TrainingSample]:
     samples = []
     for group in groups:
         advantages, weights = group_advantages(
             [t.reward for t in group], [t.condition for t in group], condition_wise=condition_wise
         )
         for trajectory, advantage, weight in zip(group, advantages, weights, strict=True):
+            if overlong == "zero" and trajectory.overlong:
+                continue
             if advantage:  # a sample without advantage has no gradient and would cost as much as any other
-                samples.append(trajectory_sample(trajectory, float(advantage), float(weight) / len(groups)))
+                samples += trajectory_samples(trajectory, float(advantage), float(weight) / len(groups))
     return samples
 
 

@@ -43,7 +43,11 @@ class MetricsLog:
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, float]]:
-    """Success, reward, actions, actions per success and count by condition; a condition without episodes is absent."""
+    """Success, reward, actions, actions per success and count by condition; a condition without episodes is absent.
+
+    Counted where there were any: episodes that filled the context (`overlong`), observations that were cut, tool calls that could not be
+    carried out.
+    """
     result: dict[str, dict[str, float]] = {}
     for condition in Condition:
         members = [t for t in trajectories if t.condition is condition]
@@ -57,6 +61,12 @@ def rollout_metrics(trajectories: Sequence[Trajectory]) -> dict[str, dict[str, f
             "actions": float(np.mean(actions)),
             "n": float(len(members)),
         }
+        counts = {
+            "overlong": sum(t.overlong for t in members),
+            "cut_observations": sum(t.cut_observations for t in members),
+            "malformed_calls": sum(t.malformed_calls for t in members),
+        }
+        result[condition.value] |= {name: float(count) for name, count in counts.items() if count}
         if wins:
             result[condition.value]["actions_per_success"] = sum(actions) / wins
     return result

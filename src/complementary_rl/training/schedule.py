@@ -10,7 +10,7 @@ from typing import Any
 from complementary_rl.envs.registry import parts_of
 from complementary_rl.errors import InfrastructureError
 from complementary_rl.rollout.runner import Fault
-from complementary_rl.training.actor_loop import Group, collect, update_actor
+from complementary_rl.training.actor_loop import Group, collect, update_actor, with_outcome
 from complementary_rl.training.evaluation import Evaluation, arm_estimates, evaluate
 from complementary_rl.training.extractor_loop import extractor_update
 from complementary_rl.training.metrics import readable_episode, rollout_metrics, write_episodes
@@ -117,7 +117,7 @@ class Schedule:
         assert session.manager is not None
         trajectories = [trajectory for group in groups for trajectory in group]
         scores = {t.id: t.gate_score for t in trajectories if t.gate_score is not None}
-        await session.manager.record_rollouts(trajectories, step, scores)
+        await session.manager.record_rollouts(with_outcome(trajectories, session.config.actor.overlong), step, scores)
         if session.flags.distil:
             await self._timed("submit", session.manager.submit(trajectories))
             if session.config.run.schedule == "lockstep":

@@ -264,6 +264,8 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         max_turns=config.env.max_turns,
         tool_budget=config.tool.budget if config.tool.enabled else 0,
         tool_timeout=config.tool.timeout,
+        earlier_thinking=config.actor.earlier_thinking,
+        max_observation_tokens=config.actor.max_observation_tokens,
     )
     metrics = MetricsLog(directory / "metrics.jsonl")
     fault_budget = FaultBudget([part.name for part in parts], config.env.fault_budget)
@@ -309,7 +311,10 @@ def _add_experience(session: Session) -> None:
 def _begin(session: Session) -> None:
     session.metrics.truncate(0)
     for finding in session.runner.codec.check_prefix_stability():
-        message = f"the actor's chat template rewrites history: {finding}; here earlier turns stay as they were sampled"
+        message = (
+            f"the actor's chat template rewrites history: {finding}; here earlier turns stay as they were sampled; for thinking "
+            f"actor.earlier_thinking = {session.config.actor.earlier_thinking!r} holds"
+        )
         session.metrics.append({"kind": "event", "step": 0, "message": message})
     source = session.config.bank.source
     if source is not None:

@@ -12,6 +12,7 @@ from complementary_rl.envs.swe.sandbox import Limits, Result, Sandbox, require_b
 from complementary_rl.envs.swe.tasks import SweTask, change_of, lay_out, load
 from complementary_rl.envs.swe.tools import MANUAL, Call, NotACall, parse
 from complementary_rl.errors import UserError
+from complementary_rl.readable import without_middle
 from complementary_rl.seeds import derive_seed
 from complementary_rl.types import Split, Task
 
@@ -22,6 +23,7 @@ tests of what the issue tells pass and nothing else breaks. Changes of test file
 
 Answer with exactly one call of a tool, its name first:
 {manual}"""
+_MARK_CHARS = len("[1,000,000,000 characters left out]")
 _ACTIONS = ("view .", "bash ls", "bash grep -rn def . | head -n 20", "submit")
 
 
@@ -145,9 +147,8 @@ class SweEnv:
         most = self._suite.observation_chars
         if len(text) <= most:
             return text
-        left_out = f"\n… {len(text) - most:,} characters left out …\n"
-        kept = max(0, most - len(left_out))
-        return f"{text[: kept - kept // 2]}{left_out}{text[len(text) - kept // 2 :]}"
+        kept = max(0, most - _MARK_CHARS)
+        return without_middle(text, kept - kept // 2, len(text) - kept // 2, f"{len(text) - kept:,} characters")
 
 
 def _told(result: Result, text: str) -> str:
