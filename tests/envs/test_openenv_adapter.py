@@ -111,7 +111,7 @@ def test_a_server_keeps_the_protocol(server: str) -> None:
 
 
 def test_an_episode_is_won_and_the_seed_is_the_servers(server: str) -> None:
-    suite = guessing(server, told="hint")
+    suite = guessing(server)
     env = suite.make_env()
     secrets = set()
     for task in suite.tasks("train"):

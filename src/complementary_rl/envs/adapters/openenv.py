@@ -21,8 +21,8 @@ class OpenEnv(SeededSuite):
     """The environment that an OpenEnv server offers at `url`; tasks are seeds given to its reset, see `SeededSuite`.
 
     An action is JSON by the server's schema; where that wants a single field, its text alone will do. An observation is told as the text
-    of the field `told`, or, without, of its only field of text, else as JSON. Rewards are the server's; success is an end (`done`) at
-    which they add up to `solved_at`. No answer may take more than `timeout` seconds. Raises UserError when none comes from `url`.
+    of its only field of text, else as JSON. Rewards are the server's; success is an end (`done`) at which they add up to `solved_at`.
+    No answer may take more than `timeout` seconds. Raises UserError when none comes from `url`.
     """
 
     needs = "openenv (BSD-3-Clause)"
@@ -33,7 +33,6 @@ class OpenEnv(SeededSuite):
         description: str,
         instructions: str = "",
         *,
-        told: str = "",
         solved_at: float = 1.0,
         timeout: float = 20.0,
         train_tasks: int = 256,
@@ -42,9 +41,7 @@ class OpenEnv(SeededSuite):
         fresh: bool = False,
         seed: int = 0,
     ) -> None:
-        self._told = told
-        schema = _action_schema(url, timeout)
-        self._fields = schema.get("required", [])
+        self._fields = (schema := _action_schema(url, timeout)).get("required", [])
         super().__init__(
             f"openenv/{url}",
             description,
@@ -68,7 +65,7 @@ class OpenEnv(SeededSuite):
 
     def _tell(self, observation: dict[str, Any]) -> str:
         fields = {name: value for name, value in observation.items() if name not in ("done", "reward", "metadata")}
-        texts = [value for name, value in fields.items() if isinstance(value, str) and name == (self._told or name)]
+        texts = [value for value in fields.values() if isinstance(value, str)]
         return texts[0] if len(texts) == 1 else json.dumps(fields, ensure_ascii=False)
 
 
@@ -76,10 +73,9 @@ def _action_schema(url: str, timeout: float) -> dict[str, Any]:
     """What the server takes as an action. Raises UserError."""
     try:
         with urlopen(f"{url.rstrip('/')}/schema", timeout=timeout) as answer:
-            schema = json.load(answer)["action"]
+            return dict(json.load(answer)["action"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"no OpenEnv server answers at {url} ({error}); start it, or give the right url in env.options") from error
-    return dict(schema)
 
 
 class _Session:
