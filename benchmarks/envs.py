@@ -2,6 +2,7 @@
 
     python -m benchmarks.envs
     python -m benchmarks.envs sokoban frozen-lake --episodes 100
+    python -m benchmarks.envs textarena --options '{"id": "GuessTheNumber-v0"}'
 
 Suites come from the registry; one whose packages or options are missing is listed with what it wants. Each seed plays the training
 tasks that follow those of the seed before. Seconds are of the process's own time on the processor, so that other work on the machine
@@ -9,9 +10,11 @@ matters less; an environment that works in another process looks quicker than it
 """
 
 import argparse
+import json
 import math
 from dataclasses import dataclass, field
 from time import process_time
+from typing import Any
 
 from benchmarks.synthetic import np, print_machine, print_table
 from complementary_rl.envs.playing import Player, expert_player, play_episode, random_player
@@ -27,16 +30,17 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", help="names; all registered ones without")
     parser.add_argument("--episodes", type=int, default=20, help="per seed and player")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--options", type=json.loads, default={}, help="of the suites, as JSON")
     options = parser.parse_args()
     print_machine()
     header = ["suite", "train", "held-out", "needs", "reset ms", "steps/s", "chance", "expert", "actions of expert"]
-    print_table(header, [row(name, options.episodes, options.seeds) for name in options.suites or suite_names()])
+    print_table(header, [row(name, options.episodes, options.seeds, **options.options) for name in options.suites or suite_names()])
     print(f"\nsuccess: mean over {options.seeds} seeds (least–most), {options.episodes} episodes each, on training tasks in turn")
 
 
-def row(name: str, episodes: int, seeds: int) -> list[str]:
+def row(name: str, episodes: int, seeds: int, **options: Any) -> list[str]:
     try:
-        suite = make_suite(name)
+        suite = make_suite(name, **options)
     except UserError as error:
         return [name, *["–"] * 2, str(error).rpartition("run: ")[2], *["–"] * 5]
     train, heldout = suite.tasks("train"), suite.tasks("heldout")

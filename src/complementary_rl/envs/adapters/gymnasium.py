@@ -1,30 +1,26 @@
 """Gymnasium both ways: its text environments as a suite (`FromGymnasium`), and a suite as its environment (`AsGymnasium`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from complementary_rl.envs.protocol import StepResult, Suite, TextEnv
+from complementary_rl.envs.adapters.ids import check_id
+from complementary_rl.envs.adapters.seeded import SeededSuite
+from complementary_rl.envs.protocol import StepResult, Suite
 from complementary_rl.errors import UserError
-from complementary_rl.seeds import derive_seed
-from complementary_rl.types import Split, Task
+from complementary_rl.types import Split
 
 try:
     import gymnasium
 except ImportError as error:
     raise UserError(f"the adapter needs gymnasium ({error}); run: pip install 'complementary-rl[gymnasium]'") from error
 
-# Many environments hand their seed to generators that take 32 bits.
-_SEEDS = 2**31
 
-
-class FromGymnasium(Suite):
+class FromGymnasium(SeededSuite):
     """A suite out of `env`: an id that is registered with Gymnasium, or a function that makes an environment.
 
-    A task is a seed: `train_tasks` and `heldout_tasks` of them are drawn from `seed`, and every episode of a task begins with that seed;
-    with `fresh` the episode's seed counts too. Observations and actions are text; for others, `tell` makes text of an observation and
-    `parse` an action of a text, or None where it is none. Success is ``info["success"]`` or ``info["is_success"]`` of the last step,
-    else that the environment ended it by itself and the rewards add up to more than 0. `description` is the goal in words: the key
-    under which experience is filed.
+    Tasks, seeds and success are those of `SeededSuite`. Observations and actions are text; for others, `tell` makes text of an
+    observation and `parse` an action of a text, or None where it is none. Raises UserError for an unknown id.
     """
 
     needs = "gymnasium (MIT)"
@@ -41,58 +37,27 @@ class FromGymnasium(Suite):
         max_turns: int = 30,
         fresh: bool = False,
         seed: int = 0,
+        solved_at: float | None = None,
         tell: Callable[[Any], str] | None = None,
         parse: Callable[[str], Any] | None = None,
     ) -> None:
-        self.name = name or str(f"gymnasium/{env}" if isinstance(env, str) else getattr(env, "__name__", "gymnasium"))
-        self.instructions = instructions
-        self.max_turns = max_turns
-        self.fresh = fresh
-        self.tell = tell or (lambda observation: observation)
-        self.parse = parse or (lambda text: text)
-        self._make: Callable[[], Any] = (lambda: gymnasium.make(env)) if isinstance(env, str) else env
-        counts: dict[Split, int] = {"train": train_tasks, "heldout": heldout_tasks}
-        seeds = {
-            (split, i): derive_seed("gymnasium", split, seed, i) % _SEEDS for split, count in counts.items() for i in range(count)
-        }
-        self._tasks = {
-            split: [
-                Task(f"{self.name}/{split}-{i}", self.name, description, seeds[split, i], split, self.name) for i in range(count)
-            ]
-            for split, count in counts.items()
-        }
-
-    def tasks(self, split: Split) -> Sequence[Task]:
-        return self._tasks[split]
-
-    def make_env(self) -> TextEnv:
-        return _FromGymnasiumEnv(self, self._make())
-
-
-class _FromGymnasiumEnv:
-    def __init__(self, suite: FromGymnasium, env: Any) -> None:
-        self._suite = suite
-        self._env = env
-
-    def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:
-        start = derive_seed("gymnasium-episode", task.seed, seed) % _SEEDS if self._suite.fresh else task.seed
-        observation, info = self._env.reset(seed=start)
-        self._told, self._turns, self._rewards = self._suite.tell(observation), 0, 0.0
-        return self._told, dict(info)
-
-    def step(self, action: str) -> StepResult:
-        self._turns += 1
-        out_of_turns = self._turns >= self._suite.max_turns
-        parsed = self._suite.parse(action)
-        if parsed is None:
-            return f"That is no action here.\n{self._told}", 0.0, False, out_of_turns, {"success": False}
-        observation, reward, terminated, truncated, info = self._env.step(parsed)
-        self._told, self._rewards = self._suite.tell(observation), self._rewards + float(reward)
-        success = bool(info.get("success", info.get("is_success", terminated and self._rewards > 0)))
-        return self._told, float(reward), bool(terminated), bool(truncated) or out_of_turns, {**info, "success": success}
-
-    def close(self) -> None:
-        self._env.close()
+        # "module:id" is registered by importing the module, which only making it does.
+        if isinstance(env, str) and ":" not in env:
+            check_id("gymnasium", env, gymnasium.registry)
+        super().__init__(
+            name or str(f"gymnasium/{env}" if isinstance(env, str) else getattr(env, "__name__", "gymnasium")),
+            description,
+            partial(gymnasium.make, env) if isinstance(env, str) else env,
+            instructions,
+            train_tasks=train_tasks,
+            heldout_tasks=heldout_tasks,
+            max_turns=max_turns,
+            fresh=fresh,
+            seed=seed,
+            solved_at=solved_at,
+            tell=tell,
+            parse=parse,
+        )
 
 
 class AnyText(gymnasium.spaces.Text):
