@@ -24,3 +24,9 @@ def recompute_layers(model: Any) -> None:
         raise UserError(f"{model.config.model_type} models cannot recompute their layers; set model.gradient_checkpointing = false")
     for layer in layers:
         layer.forward = partial(recomputed, layer.forward)
+
+
+def keep_activations(model: Any) -> None:
+    """Take `recompute_layers` back."""
+    for module in model.modules():
+        vars(module).pop("forward", None)
