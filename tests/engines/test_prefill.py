@@ -1,23 +1,6 @@
-"""What is read together and what is read once."""
+"""What is read once for several prompts."""
 
-from complementary_rl.engines.local.prefill import common_prefix, prefill_groups, shared_prefixes
-
-
-def test_one_group_in_row_order_when_everything_fits() -> None:
-    assert prefill_groups([3, 9, 5], budget=27) == [[0, 1, 2]]
-
-
-def test_groups_respect_the_budget_and_keep_every_row() -> None:
-    lengths = [100, 7, 300, 120, 90, 5000, 6]
-    groups = prefill_groups(lengths, budget=600)
-    assert sorted(row for group in groups for row in group) == list(range(len(lengths)))
-    for group in groups:
-        assert len(group) == 1 or len(group) * max(lengths[row] for row in group) <= 600
-
-
-def test_short_rows_are_not_padded_to_a_long_one() -> None:
-    groups = prefill_groups([4000, *[10] * 63], budget=1_000_000)
-    assert groups == [[0], list(range(1, 64))]
+from complementary_rl.engines.local.prefill import common_prefix, shared_prefixes
 
 
 def test_prompts_of_a_group_share_their_beginning() -> None:

@@ -40,6 +40,7 @@ def make_local_engine(name: str, model: ModelConfig, *, keep_reference: bool = F
         max_context=_max_context(path, weights.config, model.max_context),
         dtype=getattr(torch, model.dtype),
         keep_reference=keep_reference,
+        gradient_checkpointing=model.gradient_checkpointing,
     )
 
 

@@ -53,6 +53,7 @@ class LocalEngine:
         max_context: int,
         dtype: torch.dtype = torch.float32,
         keep_reference: bool = False,
+        gradient_checkpointing: bool = False,
     ) -> None:
         self.name = name
         self.tokenizer = tokenizer
@@ -63,7 +64,13 @@ class LocalEngine:
         served = Decoder(_frozen_copy(model, dtype))
         reference = Decoder(_frozen_copy(model, dtype)) if keep_reference else None
         self._sampler = Sampler(served, name=name, stop_ids=stop_ids, max_context=max_context)
-        self._trainer = Trainer(Decoder(model), compute_dtype=dtype, reference=reference, max_context=max_context)
+        self._trainer = Trainer(
+            Decoder(model),
+            compute_dtype=dtype,
+            reference=reference,
+            max_context=max_context,
+            gradient_checkpointing=gradient_checkpointing,
+        )
         self._unpublished = False
         self._worker = Worker(f"engine-{name}")
 

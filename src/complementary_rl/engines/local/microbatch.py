@@ -7,8 +7,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from complementary_rl.engines.local.padding import Padding, padded_groups
 from complementary_rl.engines.protocol import TrainingSample
 
+TRAINING_PADDING = Padding(share=0.125, least=256)
 Value = TypeVar("Value")
 
 
@@ -32,16 +34,12 @@ def trained_length(sample: TrainingSample) -> int:
 
 
 def split_samples(samples: Sequence[TrainingSample], max_tokens: int) -> list[list[int]]:
-    """Indices of the samples that train something, longest first, in groups of at most `max_tokens` with padding; a longer sample
+    """Indices of the samples that train something, in groups of similar length and at most `max_tokens` with padding; a longer sample
     stands alone."""
     lengths = [trained_length(sample) for sample in samples]
-    groups: list[list[int]] = []
-    for index in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: -lengths[i]):
-        if groups and lengths[groups[-1][0]] * (len(groups[-1]) + 1) <= max_tokens:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-    return groups
+    trained = [index for index, length in enumerate(lengths) if length]
+    groups = padded_groups([lengths[index] for index in trained], max_tokens, TRAINING_PADDING)
+    return [[trained[row] for row in group] for group in groups]
 
 
 def collate(samples: Sequence[TrainingSample], device: torch.device) -> MicroBatch:

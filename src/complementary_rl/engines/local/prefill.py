@@ -1,34 +1,13 @@
-"""Which rows are read together, and what is read once for several. Pure functions of lengths and ids."""
+"""What is read once for several rows. Pure functions of ids."""
 
 from collections.abc import Sequence
 
 from complementary_rl.types import TokenIds
 
-_PADDING_ALLOWED = 512
-"""Padding tokens that cost less than one more forward pass."""
 _SHARE_AT_LEAST = 0.5
 """Share of its prompt a row must have in common with another to copy it instead of reading it."""
 _WORTH_A_PASS = 64
 """Tokens that must be saved in all, since the copiers are read one pass later."""
-
-
-def prefill_groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Rows to read together: at most `budget` tokens with padding (a longer row stands alone), and little of it padding.
-
-    One group, in row order, when everything fits; otherwise longest rows first.
-    """
-    if _fits(len(lengths), max(lengths), sum(lengths), budget):
-        return [list(range(len(lengths)))]
-    groups: list[list[int]] = []
-    longest = total = 0
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        if groups and _fits(len(groups[-1]) + 1, longest, total + lengths[row], budget):
-            groups[-1].append(row)
-            total += lengths[row]
-        else:
-            groups.append([row])
-            longest = total = lengths[row]
-    return groups
 
 
 def shared_prefixes(prompts: Sequence[TokenIds]) -> dict[int, tuple[int, int]]:
@@ -55,8 +34,3 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
         if a != b:
             return index
     return min(len(left), len(right))
-
-
-def _fits(rows: int, longest: int, tokens: int, budget: int) -> bool:
-    padded = rows * longest
-    return rows == 1 or (padded <= budget and padded - tokens <= max(tokens // 2, _PADDING_ALLOWED))

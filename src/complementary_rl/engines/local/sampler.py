@@ -14,7 +14,8 @@ from torch import Tensor
 from complementary_rl.engines.local.decoder import Decoder
 from complementary_rl.engines.local.draw import draw
 from complementary_rl.engines.local.kv_arena import ArenaCache, KVArena
-from complementary_rl.engines.local.prefill import common_prefix, prefill_groups, shared_prefixes
+from complementary_rl.engines.local.padding import Padding, padded_groups
+from complementary_rl.engines.local.prefill import common_prefix, shared_prefixes
 from complementary_rl.engines.local.slots import Slot, SlotTable
 from complementary_rl.engines.protocol import SampleRequest, SamplingParams
 from complementary_rl.errors import InfrastructureError
@@ -23,6 +24,7 @@ from complementary_rl.types import Generation
 
 PREFILL_TOKENS = 8192
 """Token budget (padding included) of one prefill pass."""
+PREFILL_PADDING = Padding(share=0.5, least=512)
 MASK_ELEMENTS = 1 << 24
 """Most elements of an attention mask; longer chunks are read in pieces."""
 COMPACT_BELOW = 0.75
@@ -171,7 +173,7 @@ class Sampler:
             target.cached = source.cached[:tokens]
 
     def _read(self, rows: list[_Row], last_hidden: dict[int, Tensor]) -> None:
-        for group in prefill_groups([len(row.unread) for row in rows], PREFILL_TOKENS):
+        for group in padded_groups([len(row.unread) for row in rows], PREFILL_TOKENS, PREFILL_PADDING):
             self._read_group([rows[index] for index in group], last_hidden)
 
     def _read_group(self, rows: list[_Row], last_hidden: dict[int, Tensor]) -> None:

@@ -2,10 +2,10 @@
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from complementary_rl.engines.local.decoder import Decoder
 from complementary_rl.engines.local.microbatch import MicroBatch
+from complementary_rl.engines.local.recompute import recomputed
 
 LOGIT_ELEMENTS = 1 << 24
 """Most logits in memory at a time (64 MB in fp32); with more, chunks are recomputed in the backward pass."""
@@ -23,7 +23,7 @@ def score(decoder: Decoder, batch: MicroBatch, *, entropy: bool = False) -> tupl
     split = [torch.split(each, chunk) for each in (states_NH, targets_N, temperatures_N)]
     pieces = [(states, targets, temperatures) for states, targets, temperatures in zip(*split, strict=True)]
     if len(pieces) > 1 and torch.is_grad_enabled():
-        scored = [checkpoint(_score_tokens, decoder, *piece, entropy, use_reentrant=False) for piece in pieces]
+        scored = [recomputed(_score_tokens, decoder, *piece, entropy) for piece in pieces]
     else:
         scored = [_score_tokens(decoder, *piece, entropy) for piece in pieces]
     places = (rows, columns)

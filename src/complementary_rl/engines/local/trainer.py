@@ -12,6 +12,7 @@ from torch.optim import AdamW
 
 from complementary_rl.engines.local.decoder import Decoder
 from complementary_rl.engines.local.microbatch import MicroBatch, collate, split_samples, trained_length
+from complementary_rl.engines.local.recompute import recompute_layers
 from complementary_rl.engines.local.scoring import score
 from complementary_rl.engines.protocol import Loss, LossInputs, LossOutput, LossTerm, OptimParams, TrainingSample
 from complementary_rl.types import Metrics
@@ -23,10 +24,21 @@ SCORING_TOKENS = 16_384
 class Trainer:
     """Trains `decoder`, whose parameters are kept in float32; with a narrower `compute_dtype` the forward pass is autocast.
 
-    `reference` is the frozen start model, for losses that ask for its log-probs.
+    `reference` is the frozen start model, for losses that ask for its log-probs. `gradient_checkpointing` recomputes activations in the
+    backward pass; raises UserError for models that cannot.
     """
 
-    def __init__(self, decoder: Decoder, *, compute_dtype: torch.dtype, reference: Decoder | None, max_context: int) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        compute_dtype: torch.dtype,
+        reference: Decoder | None,
+        max_context: int,
+        gradient_checkpointing: bool = False,
+    ) -> None:
+        if gradient_checkpointing:
+            recompute_layers(decoder.model)
         self.decoder = decoder
         self.reference = reference
         self.max_context = max_context
