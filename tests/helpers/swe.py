@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from complementary_rl.envs.swe.mutations import unified
-from complementary_rl.envs.swe.sandbox import require_bubblewrap
+from complementary_rl.envs.swe.bubblewrap import require_bubblewrap
 from complementary_rl.envs.swe.tasks import SweTask, write_task
 from complementary_rl.errors import UserError
 
