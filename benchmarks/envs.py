@@ -38,7 +38,7 @@ def row(name: str, episodes: int, seeds: int) -> list[str]:
     try:
         suite = make_suite(name)
     except UserError as error:
-        return [name, *["–"] * 2, str(error).rpartition("run: ")[2], *["–"] * 5]
+        return [name, *["–"] * 2, wanted(error), *["–"] * 5]
     train, heldout = suite.tasks("train"), suite.tasks("heldout")
     clock = Clock(suite.make_env())
     rounds = [
@@ -60,6 +60,11 @@ def row(name: str, episodes: int, seeds: int) -> list[str]:
         best,
         actions,
     ]
+
+
+def wanted(error: UserError) -> str:
+    """What a suite wants, short enough for a table: the command to run, or what is said first."""
+    return str(error).splitlines()[0].rpartition("run: ")[2].partition("; ")[0]
 
 
 def success(suite: Suite, env: TextEnv, rounds: list[list[tuple[Task, int]]], *, expert: bool) -> tuple[str, str]:

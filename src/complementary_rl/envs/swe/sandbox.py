@@ -124,6 +124,8 @@ class Sandbox(ABC):
                 stdout=end,
                 stderr=end,
                 env=self.environment(),
+                # Programs of engines may leave a file where they are called.
+                cwd=self.folder,
                 start_new_session=True,
             )
             end.close()
