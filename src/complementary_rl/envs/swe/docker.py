@@ -87,8 +87,9 @@ class Docker(Sandbox):
     def run(self, command: Sequence[str], stdin: bytes = b"") -> Result:
         """As any sandbox does. Raises InfrastructureError where the engine fails, which a command cannot feign."""
         result = super().run(command, stdin)
-        first, _, rest = result.output.partition("\n")
-        if first == self._began:
+        # The engine may warn of something first.
+        _, began, rest = result.output.partition(f"{self._began}\n")
+        if began:
             return replace(result, output=rest)
         if result.stopped:
             return replace(result, output="")
