@@ -78,6 +78,15 @@ def test_an_issue_tells_what_tests_see_and_nothing_of_the_source() -> None:
     assert issue.count("cats") == 1
 
 
+def test_an_issue_is_the_same_whenever_it_is_written() -> None:
+    issues = {
+        write_issue("a-1", [TestResult("tests/test_a.py::test_a", False, f"E   assert <A object at {where}> == 0xff")])
+        for where in ("0x7fd42dd63010", "0x7fa6b7f25290")
+    }
+    assert len(issues) == 1
+    assert "<A object at 0x…> == 0xff" in issues.pop()
+
+
 @needs_sandbox
 def test_tasks_of_a_tiny_package_are_noticed_by_tests_and_mended_by_their_diff(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
