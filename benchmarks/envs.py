@@ -42,7 +42,7 @@ def row(name: str, episodes: int, seeds: int, **options: Any) -> list[str]:
     try:
         suite = make_suite(name, **options)
     except UserError as error:
-        return [name, *["–"] * 2, str(error).rpartition("run: ")[2], *["–"] * 5]
+        return [name, *["–"] * 2, wanted(error), *["–"] * 5]
     train, heldout = suite.tasks("train"), suite.tasks("heldout")
     clock = Clock(suite.make_env())
     rounds = [
@@ -64,6 +64,11 @@ def row(name: str, episodes: int, seeds: int, **options: Any) -> list[str]:
         best,
         actions,
     ]
+
+
+def wanted(error: UserError) -> str:
+    """What a suite wants, short enough for a table: the command to run, or what is said first."""
+    return str(error).splitlines()[0].rpartition("run: ")[2].partition("; ")[0]
 
 
 def success(suite: Suite, env: TextEnv, rounds: list[list[tuple[Task, int]]], *, expert: bool) -> tuple[str, str]:

@@ -14,7 +14,8 @@ import numpy as np
 
 from benchmarks.synthetic import print_machine, print_table
 from complementary_rl.envs.protocol import Policy
-from complementary_rl.envs.swe.suite import Swe, SweEnv
+from complementary_rl.envs.swe.episode import RepositoryEnv
+from complementary_rl.envs.swe.suite import Swe
 from complementary_rl.types import Task
 
 _COMMANDS = ("bash true", "bash grep -rn def .", "bash python -c 'import json'", "view .")
@@ -45,7 +46,7 @@ def main() -> None:
     sys.exit(min(rewards["expert"]) < 1 or max(rewards["nobody"]) > 0)
 
 
-def play(env: SweEnv, task: Task, policy: Policy, seconds: dict[str, list[float]], what: str) -> float:
+def play(env: RepositoryEnv, task: Task, policy: Policy, seconds: dict[str, list[float]], what: str) -> float:
     """The reward of an episode."""
     start = time.perf_counter()
     observation, _ = env.reset(task, 0)
@@ -58,7 +59,7 @@ def play(env: SweEnv, task: Task, policy: Policy, seconds: dict[str, list[float]
     return total
 
 
-def timed(env: SweEnv, action: str, seconds: dict[str, list[float]], what: str) -> tuple[str, float, bool]:
+def timed(env: RepositoryEnv, action: str, seconds: dict[str, list[float]], what: str) -> tuple[str, float, bool]:
     start = time.perf_counter()
     observation, reward, terminated, truncated, _ = env.step(action)
     seconds[what].append(time.perf_counter() - start)

@@ -161,9 +161,10 @@ def test_attributes_of_the_suite() -> None:
         name = ""
         instructions = None  # type: ignore[assignment]
         max_turns = 0
+        step_seconds = -1.0
 
     text = "\n".join(check_env(Odd()).problems)
-    for words in ("name must be", "instructions must be text, not NoneType", "max_turns must be"):
+    for words in ("name must be", "instructions must be text, not NoneType", "max_turns must be", "step_seconds must be"):
         assert words in text
 
 

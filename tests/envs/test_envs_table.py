@@ -26,3 +26,7 @@ def test_a_suite_whose_packages_are_missing_says_what_to_install(monkeypatch: py
 
     monkeypatch.setattr(envs, "make_suite", missing)
     assert envs.row("acme", 1, 1) == ["acme", "–", "–", "pip install 'complementary-rl[acme]'", *["–"] * 5]
+
+
+def test_a_suite_whose_data_are_missing_says_so_in_a_line() -> None:
+    assert envs.row("swe", 1, 1) == ["swe", "–", "–", "suite 'swe': missing a required argument: 'data'", *["–"] * 5]

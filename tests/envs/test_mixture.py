@@ -47,6 +47,7 @@ def test_rules_limits_and_judges_are_those_of_the_task(mixed: Mixture, monkeypat
     said, counted, *_ = mixed.tasks("train")
     assert (mixed.instructions_for(said), mixed.instructions_for(counted)) == ("Say an odd word.", "Say go.")
     assert (mixed.max_turns_for(said), mixed.max_turns_for(counted), mixed.max_turns) == (2, 5, 5)
+    assert mixed.step_seconds == max(mixed.suite_of(task).step_seconds for task in (said, counted)) == 0
     monkeypatch.setattr(mixed.suite_of(counted), "judge_entry", lambda task, text: text == "say go")
     assert (mixed.judge_entry(said, "say go"), mixed.judge_entry(counted, "say go")) == (None, True)
     with pytest.raises(UserError, match=r"no part has a task 'elsewhere/1'"):

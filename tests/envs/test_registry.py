@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from helpers.suites import CountSuite
 
+from complementary_rl.config import EnvConfig
 from complementary_rl.envs import registry
-from complementary_rl.envs.registry import make_suite, suite_names
-from complementary_rl.errors import UserError
+from complementary_rl.envs.registry import make_suite, require_patience, suite_names
+from complementary_rl.errors import ConfigError, UserError
 
 MODULE = """
 from complementary_rl.envs.protocol import Suite
@@ -124,3 +125,12 @@ def test_minihack_without_its_packages_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "minihack.base", None)
     with pytest.raises(UserError, match=r"pip install 'complementary-rl\[minihack\]'"):
         make_suite("minihack/dark-rooms")
+
+
+def test_a_limit_that_steps_may_break_by_rights_is_refused() -> None:
+    suite = CountSuite()
+    require_patience(suite, EnvConfig(step_timeout=0.1))
+    suite.step_seconds = 140.0
+    require_patience(suite, EnvConfig(step_timeout=141))
+    with pytest.raises(ConfigError, match=r"env\.step_timeout is 30, but a step of \S+ may take 140 s"):
+        require_patience(suite, EnvConfig())

@@ -10,9 +10,10 @@ from helpers.swe import BROKEN, PACKAGE, PATIENT, needs_sandbox, tiny_data, writ
 
 from complementary_rl.envs.checker import check_env
 from complementary_rl.envs.registry import make_suite
+from complementary_rl.envs.swe.episode import RepositoryEnv
 from complementary_rl.envs.swe.grading import solved
 from complementary_rl.envs.swe.sandbox import Limits
-from complementary_rl.envs.swe.suite import Swe, SweEnv
+from complementary_rl.envs.swe.suite import Swe
 from complementary_rl.envs.swe.tasks import change_of, load
 from complementary_rl.envs.swe.tools import Call, NotACall, parse
 from complementary_rl.errors import UserError
@@ -26,7 +27,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def env(data: Path) -> Iterator[SweEnv]:
+def env(data: Path) -> Iterator[RepositoryEnv]:
     suite = Swe(str(data), test_seconds=PATIENT, command_seconds=PATIENT, max_turns=8)
     one = suite.make_env()
     one.reset(suite.tasks("train")[0], 0)
@@ -132,7 +133,7 @@ def test_what_was_not_submitted_is_judged_at_the_last_turn(data: Path) -> None:
 
 
 @needs_sandbox
-def test_the_editor(env: SweEnv) -> None:
+def test_the_editor(env: RepositoryEnv) -> None:
     def do(action: str) -> str:
         return env.step(action)[0]
 
@@ -151,7 +152,7 @@ def test_the_editor(env: SweEnv) -> None:
 
 
 @needs_sandbox
-def test_the_editor_reaches_no_further_than_a_command(env: SweEnv, tmp_path: Path) -> None:
+def test_the_editor_reaches_no_further_than_a_command(env: RepositoryEnv, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("the secret")
     env.step(f"bash ln -s {secret} link; ln -s /etc folder; mkfifo pipe; ln -s / root")

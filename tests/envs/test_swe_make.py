@@ -10,6 +10,7 @@ from complementary_rl.envs.swe import make
 from complementary_rl.envs.swe.grading import TestResult, solved
 from complementary_rl.envs.swe.issues import write_issue
 from complementary_rl.envs.swe.mutations import mutations, unified
+from complementary_rl.envs.swe.recipe import RECIPE, Ingredient, drawn_recipe, read_recipe
 from complementary_rl.envs.swe.sandbox import Limits
 from complementary_rl.envs.swe.tasks import change_of, lay_out, load
 from complementary_rl.errors import UserError
@@ -77,6 +78,15 @@ def test_an_issue_tells_what_tests_see_and_nothing_of_the_source() -> None:
     assert issue.count("cats") == 1
 
 
+def test_an_issue_is_the_same_whenever_it_is_written() -> None:
+    issues = {
+        write_issue("a-1", [TestResult("tests/test_a.py::test_a", False, f"E   assert <A object at {where}> == 0xff")])
+        for where in ("0x7fd42dd63010", "0x7fa6b7f25290")
+    }
+    assert len(issues) == 1
+    assert "<A object at 0x…> == 0xff" in issues.pop()
+
+
 @needs_sandbox
 def test_tasks_of_a_tiny_package_are_noticed_by_tests_and_mended_by_their_diff(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
@@ -99,6 +109,59 @@ def test_tasks_of_a_tiny_package_are_noticed_by_tests_and_mended_by_their_diff(t
     assert not solved(made[0], data, tmp_path / "broken", Limits(seconds=PATIENT))
     lay_out(made[0], data, tmp_path / "whole", broken=False)
     assert solved(made[0], data, tmp_path / "whole", Limits(seconds=PATIENT))
+
+
+def test_the_recipe_makes_fifty_tasks_and_holds_repositories_out() -> None:
+    recipe = read_recipe(RECIPE)
+    assert sum(one.tasks for one in recipe.packages) >= 50
+    assert {one.split for one in recipe.packages} == {"train", "heldout"}
+    assert all(one.version for one in recipe.packages)
+    assert recipe.packages[0].requirement == "inflection==0.5.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("seed = 0", "packages: Field required"),
+        ("seed = 0\npackages = []", "packages: "),
+        ("seed = 0\npackages = [{name = 'a', tasks = 0, split = 'train'}]", r"packages\.0\.tasks: "),
+        ("seed = 0\npackages = [{name = 'a', tasks = 1, split = 'test'}]", r"packages\.0\.split: "),
+        ("seed = 0\npackages = [{name = 'a', task = 1, split = 'train'}]", r"packages\.0\.tasks: "),
+        (
+            "seed = 0\npackages = [{name = 'a', tasks = 1, split = 'train'}, {name = 'a', tasks = 2, split = 'heldout'}]",
+            "a more than once",
+        ),
+        ("seed", "cannot be read"),
+    ],
+)
+def test_a_recipe_with_a_fault(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(UserError, match=words):
+        read_recipe(tmp_path / "recipe.toml")
+
+
+def test_packages_without_a_recipe_are_split_by_seed() -> None:
+    recipe = drawn_recipe(["a", "b==1", "c"], 4, 0.34, 0)
+    assert [one.requirement for one in recipe.packages] == ["a", "b==1", "c"]
+    assert sorted(one.split for one in recipe.packages) == ["heldout", "train", "train"]
+    assert recipe == drawn_recipe(["a", "b==1", "c"], 4, 0.34, 0)
+
+
+@needs_sandbox
+def test_a_package_that_cannot_be_used_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails_for_bad(one: Ingredient, *_: object) -> str:
+        if one.name == "bad":
+            raise UserError("swe: bad is bad")
+        return f"made of {one.name}"
+
+    monkeypatch.setattr(make, "make_tasks", fails_for_bad)
+    monkeypatch.setattr(make, "install_tools", lambda _: None)
+    with pytest.raises(SystemExit) as ended:
+        make.main(tmp_path / "data", ["bad", "good"], tasks=1)
+    assert ended.value.code == 1
+    assert capsys.readouterr() == ("made of good\n", "error: swe: bad is bad\n")
 
 
 @needs_sandbox

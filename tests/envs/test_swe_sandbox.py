@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from helpers.swe import needs_sandbox
 
-from complementary_rl.envs.swe import sandbox as module
+from complementary_rl.envs.swe import bubblewrap as module
+from complementary_rl.envs.swe.bubblewrap import Bubblewrap
 from complementary_rl.envs.swe.sandbox import Limits, Result, Sandbox
 from complementary_rl.errors import UserError
 
 
 @pytest.fixture
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(limits=Limits(seconds=20, disk=8 << 20, file_size=4 << 20, files=500, memory=200 << 20, output=1 << 20)) as one:
+    with Bubblewrap(limits=Limits(seconds=20, disk=8 << 20, file_size=4 << 20, files=500, memory=200 << 20, output=1 << 20)) as one:
         yield one
 
 
@@ -125,7 +126,7 @@ def test_processes_of_the_host_cannot_be_seen_or_killed(sandbox: Sandbox) -> Non
 @needs_sandbox
 def test_a_command_that_never_ends(sandbox: Sandbox) -> None:
     mark = f"{uuid.uuid4().int % 10**9}.5"
-    with Sandbox(limits=Limits(seconds=1)) as short:
+    with Bubblewrap(limits=Limits(seconds=1)) as short:
         start = time.monotonic()
         result = bash(short, f"echo before; (sleep {mark} & sleep {mark}) & trap '' TERM INT; sleep {mark}")
         assert time.monotonic() - start < 5
@@ -135,7 +136,7 @@ def test_a_command_that_never_ends(sandbox: Sandbox) -> None:
 
 @needs_sandbox
 def test_closing_its_output_does_not_end_the_watch() -> None:
-    with Sandbox(limits=Limits(seconds=1)) as short:
+    with Bubblewrap(limits=Limits(seconds=1)) as short:
         assert bash(short, "exec >&- 2>&-; sleep 60").stopped == "it ran longer than 1 seconds"
 
 
@@ -217,7 +218,7 @@ def test_many_small_files(sandbox: Sandbox) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_not_hidden_and_goes_when_it_closes(trick: str) -> None:
-    with Sandbox(limits=Limits(disk=2 << 20)) as one:
+    with Bubblewrap(limits=Limits(disk=2 << 20)) as one:
         stopped = bash(one, trick).stopped
         assert "cannot be measured" in stopped or "hold more than" in stopped
     assert not one.repository.exists()
@@ -230,7 +231,7 @@ def test_tools_can_be_read_and_not_written(tmp_path: Path) -> None:
     (tmp_path / "bin" / "hello").write_text("#!/bin/sh\necho hello from a tool\n")
     (tmp_path / "bin" / "hello").chmod(0o755)
     (tmp_path / "greeting.py").write_text("WORD = 'servus'\n")
-    with Sandbox(tools=tmp_path) as one:
+    with Bubblewrap(tools=tmp_path) as one:
         assert bash(one, "hello").output == "hello from a tool\n"
         assert python(one, "import greeting; print(greeting.WORD)").output == "servus\n"
         assert bash(one, "echo x >> /opt/tools/greeting.py").code != 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from complementary_rl.envs.swe.bubblewrap import require_bubblewrap
 from complementary_rl.envs.swe.mutations import unified
-from complementary_rl.envs.swe.sandbox import require_bubblewrap
 from complementary_rl.envs.swe.tasks import SweTask, write_task
 from complementary_rl.errors import UserError
 
@@ -111,6 +111,7 @@ def write(folder: Path, texts: dict[str, str]) -> None:
 
 def tiny_data(folder: Path) -> Path:
     """Tools, the repository above, and the same bug as a training and a held-out task."""
+    folder.mkdir(exist_ok=True)
     folder.chmod(0o755)
     install_pytest(folder / "tools")
     write(folder / "repositories" / "tiny", PACKAGE)

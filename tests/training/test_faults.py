@@ -12,7 +12,7 @@ import pytest
 from helpers.models import save_tiny_model
 from helpers.runs import bank_tables, newest_checkpoint, parity_config, records, timeless
 
-from complementary_rl.errors import InfrastructureError
+from complementary_rl.errors import ConfigError, InfrastructureError
 from complementary_rl.training import schedule
 from complementary_rl.training.metrics import MetricsLog, write_episodes
 from complementary_rl.training.run import train
@@ -47,6 +47,12 @@ def test_a_few_faults_are_counted_and_survived(fault: str, tmp_path: Path) -> No
     assert all(re.search(f"environment {FAULTS[fault]}:", event) for event in events)
     assert summary.methods["complementary"].episodes == 24 - len(events)
     assert all(math.isfinite(record["actor"].get("grad_norm", 0.0)) for record in records(run, "step"))
+
+
+def test_a_limit_that_steps_may_break_by_rights_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.runs.Parity.step_seconds", 40.0)
+    with pytest.raises(ConfigError, match=r"env\.step_timeout is 30, but a step of \S+ may take 40 s"):
+        train(parity_config(tmp_path / "run"))
 
 
 @pytest.mark.parametrize("schedule_name", ["lockstep", "async"])

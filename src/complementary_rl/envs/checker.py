@@ -4,6 +4,7 @@ Each episode is played twice with the same actions: first all side by side, each
 used ones. What differs between the two is not determined by (task, seed, actions), or leaks from one episode into another.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -58,7 +59,8 @@ def check_env(suite: Suite, *, episodes: int = 4, seed: int = 0, timeout: float 
 
     Actions are drawn from ``info["actions"]`` where it is given, from the words of the instructions and observations, and from texts
     that a model might well produce.
-    `timeout` is the seconds one reset or step may take. Raises UserError when `episodes` is below 1.
+    `timeout` is the seconds one reset or step may take, unless the suite's `step_seconds` are more. Raises
+    UserError when `episodes` is below 1.
     """
     if episodes < 1:
         raise UserError(f"episodes is {episodes}; at least one must be played")
@@ -70,7 +72,7 @@ def check_env(suite: Suite, *, episodes: int = 4, seed: int = 0, timeout: float 
     elif outcome:
         _check_closing(suite, report, crew, timeout)
         if report.ok:
-            _play(suite, outcome, episodes, seed, timeout, report)
+            _play(suite, outcome, episodes, seed, max(timeout, suite.step_seconds + 1), report)
     crew.stop()
     return report
 
@@ -85,6 +87,9 @@ def _check_suite(suite: Suite, report: Report) -> list[Task]:
         report.problems.append(f"instructions must be text, not {type(instructions).__name__}")
     if not isinstance(max_turns, int) or max_turns < 1:
         report.problems.append(f"max_turns must be a whole number of at least 1, not {max_turns!r}")
+    step_seconds = _attribute(suite, "step_seconds")
+    if not isinstance(step_seconds, int | float) or not 0 <= step_seconds < math.inf:
+        report.problems.append(f"step_seconds must be a finite number of at least 0, not {step_seconds!r}")
     splits = {split: list(suite.tasks(split)) for split in _SPLITS}
     for split, tasks in splits.items():
         report.tasks[split] = len(tasks)

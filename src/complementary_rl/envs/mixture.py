@@ -63,6 +63,7 @@ class Mixture(Suite):
                         "give them options (such as another seed) that leave them no task in common"
                     )
         self.needs = ", ".join(dict.fromkeys(member.suite.needs for member in self._members.values() if member.suite.needs))
+        self.step_seconds = max(member.suite.step_seconds for member in self._members.values())
         self.max_turns = max(member.suite.max_turns for member in self._members.values())
 
     def tasks(self, split: Split) -> Sequence[Task]:

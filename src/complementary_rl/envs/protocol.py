@@ -62,6 +62,8 @@ class Suite(ABC):
     """The rules and the actions, shown to the actor at the start of every episode; may be empty."""
     max_turns: int = 30
     """The most actions in one episode."""
+    step_seconds: float = 0.0
+    """Seconds that one reset or step may take by rights, where that is long: a run must give it more (``env.step_timeout``)."""
     needs: str = ""
     """The extra that it needs, with the licence of its packages, for people to read; empty for the base install."""
 

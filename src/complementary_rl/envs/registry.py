@@ -21,7 +21,7 @@ from complementary_rl.config import EnvConfig
 from complementary_rl.envs.crew import what_was_raised
 from complementary_rl.envs.minihack.levels import LEVELS
 from complementary_rl.envs.protocol import Part, Suite
-from complementary_rl.errors import UserError
+from complementary_rl.errors import ConfigError, UserError
 from complementary_rl.types import Split, Task
 
 ENTRY_POINT_GROUP = "complementary_rl.suites"
@@ -38,6 +38,7 @@ _BUILT_IN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "openenv": ("complementary_rl.envs.adapters.openenv", "OpenEnv", ()),
     "sokoban": ("complementary_rl.envs.sokoban.suite", "Sokoban", ()),
     "swe": ("complementary_rl.envs.swe.suite", "Swe", ()),
+    "swe-bench": ("complementary_rl.envs.swe.swe_bench", "SweBench", ()),
     "textarena": ("complementary_rl.envs.adapters.textarena", "TextArena", ()),
     "verifiers": ("complementary_rl.envs.adapters.verifiers", "FromVerifiers", ()),
     "minihack/dark-rooms": ("complementary_rl.envs.minihack.dark_rooms", "DarkRooms", ()),
@@ -76,6 +77,15 @@ def configured_suite(config: EnvConfig) -> Suite:
         return make_suite(config.suite, **config.options)
     except UnknownOption as error:
         raise UserError(f"{error}; --env.options '{{}}' leaves out all that the configuration gives") from error
+
+
+def require_patience(suite: Suite, config: EnvConfig) -> None:
+    """Raise ConfigError where the limit on a step is one that the suite's steps may break by rights."""
+    if config.step_timeout <= suite.step_seconds:
+        raise ConfigError(
+            f"env.step_timeout is {config.step_timeout:g}, but a step of {suite.name} may take {suite.step_seconds:g} s; "
+            f"give more than that, or options that make it less"
+        )
 
 
 def tasks_of(suite: Suite, split: Split) -> list[Task]:

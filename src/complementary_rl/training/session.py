@@ -18,7 +18,7 @@ from complementary_rl.engines import make_engine
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import Part, Suite
-from complementary_rl.envs.registry import configured_suite, parts_of
+from complementary_rl.envs.registry import configured_suite, parts_of, require_patience
 from complementary_rl.errors import CheckpointError, UserError
 from complementary_rl.experience.bank import Bank
 from complementary_rl.experience.embedding import make_embedder
@@ -248,6 +248,7 @@ def _restore_bank(checkpoint: Path, directory: Path) -> None:
 def _build(config: Config, directory: Path, lock: RunLock) -> Session:
     flags = METHODS[config.run.method]
     suite = configured_suite(config.env)
+    require_patience(suite, config.env)
     parts = parts_of(suite, "train")
     for part in parts:
         if not part.tasks:

@@ -9,14 +9,15 @@ import shutil
 import stat
 import uuid
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from complementary_rl.envs.swe.sandbox import Limits, Sandbox
+from complementary_rl.envs.swe.bubblewrap import Bubblewrap
+from complementary_rl.envs.swe.sandbox import Backend, Limits, Sandbox
 from complementary_rl.envs.swe.tasks import SweTask, is_test, lay_out
 
-_LARGEST_SOURCE = 1 << 20
+_LARGEST_FILE = 1 << 20
 _LONGEST_PATH = 1000
 
 
@@ -34,13 +35,16 @@ class TestResult:
     detail: str = ""
 
 
-def run_tests(sandbox: Sandbox, files: Iterable[str]) -> list[TestResult]:
-    """Run the test files (paths in the repository) by pytest. Empty where it could not even report: a crash, a limit, an import error."""
+def run_tests(sandbox: Sandbox, files: Iterable[str], options: Sequence[str] = ("-o", "addopts=")) -> list[TestResult]:
+    """Run the test files (paths in the repository) by pytest, with `options` of it; by default the repository's own are set aside.
+
+    Empty where it could not even report: a crash, a limit, an import error.
+    """
     files = list(files)
     # The name cannot be guessed by what was written before.
     report = f"report-{uuid.uuid4().hex}.xml"
-    options = ["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "--rootdir=/repo", f"--junit-xml=/tmp/{report}"]
-    sandbox.run(["python", "-m", "pytest", *options, "--", *files])
+    ours = ["-q", "--tb=short", "-p", "no:cacheprovider", f"--rootdir={sandbox.seen}", f"--junit-xml=/tmp/{report}"]
+    sandbox.run(["python", "-m", "pytest", *ours, *options, "--", *files])
     text = sandbox.read_tmp(report)
     modules = {file.removesuffix(".py").replace("/", "."): file for file in files}
     try:
@@ -67,13 +71,13 @@ def passed(results: Iterable[TestResult]) -> set[str]:
     return {result.name for result in found if result.passed} - {result.name for result in found if not result.passed}
 
 
-def solved(task: SweTask, data: Path, left: Path, limits: Limits) -> bool:
+def solved(task: SweTask, data: Path, left: Path, limits: Limits, backend: Backend = Bubblewrap) -> bool:
     """Whether, with the sources in the repository `left`, all failing tests pass and all passing ones still do."""
     failing, all_tests = set(task.failing), {*task.failing, *task.passing}
     # Most episodes end here, and sooner.
     for wanted in (failing, all_tests):
         files = sorted({name.partition("::")[0] for name in wanted})
-        with Sandbox(data / "tools", limits) as sandbox:
+        with backend(data / "tools", limits) as sandbox:
             lay_out(task, data, sandbox.repository, broken=False)
             take_sources(task.source, left, sandbox.repository)
             if not wanted <= passed(run_tests(sandbox, files)):
@@ -83,12 +87,31 @@ def solved(task: SweTask, data: Path, left: Path, limits: Limits) -> bool:
 
 def take_sources(source: Iterable[str], left: Path, target: Path) -> None:
     """Replace the source files in `target` by those in `left`: regular Python files that are no tests, and nothing else."""
-    sources = list(source)
-    for path in list(_sources(sources, target)):
+    starts = list(source)
+    _take(lambda root: _sources(starts, root), left, target)
+
+
+def take_all(left: Path, target: Path) -> None:
+    """Replace the regular files in `target` by those in `left`, but for git's own and large ones."""
+    _take(
+        lambda root: (name for name in map(Path.as_posix, _files(root, ".")) if _is_regular(root, name) and name[:5] != ".git/"),
+        left,
+        target,
+    )
+
+
+def _take(chosen: Callable[[Path], Iterable[str]], left: Path, target: Path) -> None:
+    for path in list(chosen(target)):
         (target / path).unlink()
-    for path in _sources(sources, left):
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(left / path, target / path, follow_symlinks=False)
+    whole = target.resolve()
+    for path in chosen(left):
+        try:
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            # A link that was in the repository before could lead anywhere.
+            if (target / path).parent.resolve().is_relative_to(whole):
+                shutil.copy(left / path, target / path, follow_symlinks=False)
+        except OSError:
+            continue  # Closed to us, or a folder is in its place: what cannot be read does not count.
 
 
 def _sources(source: Iterable[str], root: Path) -> Iterator[str]:
@@ -98,12 +121,16 @@ def _sources(source: Iterable[str], root: Path) -> Iterator[str]:
         found = [Path(start)] if (root / start).is_file() else _files(root, start)
         for path in found:
             name = path.as_posix()
-            try:
-                status = (root / path).lstat()
-            except OSError:
-                continue
-            if name.endswith(".py") and not is_test(name) and stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_SOURCE:
+            if name.endswith(".py") and not is_test(name) and _is_regular(root, name):
                 yield name
+
+
+def _is_regular(root: Path, name: str) -> bool:
+    try:
+        status = (root / name).lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST_FILE
 
 
 def _files(root: Path, start: str) -> Iterator[Path]:

@@ -7,6 +7,8 @@ from complementary_rl.envs.swe.grading import TestResult
 from complementary_rl.envs.swe.tasks import is_test
 
 _FRAME = re.compile(r"^(\S+\.py):\d+: in (\S+)\n", re.MULTILINE)
+# Another in every run; the same recipe is to make the same tasks.
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}")
 _SHOWN_TESTS = 3
 _SHOWN_LINES = 12
 _LONGEST_LINE = 200
@@ -28,7 +30,7 @@ def _test(failure: TestResult) -> str:
 
 
 def _errors(text: str) -> list[str]:
-    return [line[1:].strip()[:_LONGEST_LINE] for line in text.splitlines() if line.startswith("E ")]
+    return [_ADDRESS.sub("0x…", line[1:].strip())[:_LONGEST_LINE] for line in text.splitlines() if line.startswith("E ")]
 
 
 def _cause(failure: TestResult) -> str:

@@ -1,8 +1,9 @@
 """Make tasks of real packages: fetch them with their own tests, put seeded bugs in, keep those that some tests notice.
 
-``python -m complementary_rl.envs.swe.make inflection cachetools iniconfig --output swe-tasks --seed 0``
+``python -m complementary_rl.envs.swe.make --output swe-tasks`` makes those of the recipe in this folder.
 """
 
+import functools
 import re
 import shutil
 import subprocess
@@ -10,17 +11,19 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from complementary_rl.envs.swe.grading import TestResult, passed, run_tests, solved
+from complementary_rl.envs.swe.bubblewrap import Bubblewrap, require_bubblewrap
+from complementary_rl.envs.swe.grading import TestResult, passed, run_tests
 from complementary_rl.envs.swe.issues import write_issue
 from complementary_rl.envs.swe.mutations import Mutation, mutations, unified
-from complementary_rl.envs.swe.sandbox import Limits, Sandbox, require_bubblewrap
+from complementary_rl.envs.swe.recipe import RECIPE, Ingredient, drawn_recipe, read_recipe
+from complementary_rl.envs.swe.sandbox import Limits
 from complementary_rl.envs.swe.tasks import SweTask, is_test, lay_out, write_task
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed, rng
@@ -37,7 +40,7 @@ _TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A repository in `data` whose tests run. `passing` are the names of tests that pass, twice."""
+    """A repository in `data` whose tests run. `tests` are files, `passing` the names of tests that pass whenever these are run."""
 
     data: Path
     repository: str
@@ -46,36 +49,58 @@ class Package:
     passing: frozenset[str]
     limits: Limits
 
-    def test(self, task: SweTask | None = None) -> list[TestResult]:
-        """Run all its tests, with the bug of `task` or as it is."""
+    def test(self, files: Iterable[str], task: SweTask | None = None) -> list[TestResult]:
+        """Run the test files, with the bug of `task` or as it is."""
         bare = SweTask("", self.repository, "train", "", (), "", (), (), ())
-        with Sandbox(self.data / "tools", self.limits) as sandbox:
+        with Bubblewrap(self.data / "tools", self.limits) as sandbox:
             lay_out(task or bare, self.data, sandbox.repository, broken=task is not None)
-            return run_tests(sandbox, self.tests)
+            return run_tests(sandbox, files)
 
 
 def main(
-    packages: Annotated[list[str], typer.Argument(help="Names on PyPI, such as inflection or toolz==1.0.0, or folders.")],
     output: Annotated[Path, typer.Option(help="The folder to write; its tasks are added to.")],
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each package.")] = 10,
-    heldout: Annotated[float, typer.Option(min=0, max=1, help="Share of the packages that is held out.")] = 0.34,
+    packages: Annotated[
+        list[str] | None, typer.Argument(help="Names on PyPI, such as inflection or toolz==1.2.0, or folders; without, a recipe's.")
+    ] = None,
+    recipe: Annotated[
+        Path, typer.Option(help="Names packages, tasks of each, split and seed, where no PACKAGES are given.")
+    ] = RECIPE,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of each of PACKAGES.")] = 10,
+    heldout: Annotated[float, typer.Option(min=0, max=1, help="Share of PACKAGES that is held out.")] = 0.34,
+    seed: Annotated[int, typer.Option(help="Draws the bugs of PACKAGES and their split.")] = 0,
     test_seconds: Annotated[int, typer.Option(min=1, help="Longest time for all tests of a package.")] = 60,
-    seed: Annotated[int, typer.Option(help="Draws the bugs and the split.")] = 0,
 ) -> None:
-    """Put bugs into PACKAGES and write those that their tests notice as tasks of the suite swe."""
+    """Put bugs into packages and write those that their tests notice as tasks of the suite swe.
+
+    A package that cannot be used is told and passed over, and the exit status is 1.
+    """
+    chosen = drawn_recipe(packages, tasks, heldout, seed) if packages else read_recipe(recipe)
     require_bubblewrap()
     output.mkdir(parents=True, exist_ok=True)
     output = output.resolve()
     install_tools(output / "tools")
-    order = rng("swe-split", seed).permutation(len(packages))
-    held_out = {packages[index] for index in order[: round(heldout * len(packages))]}
-    for package in packages:
-        start = time.monotonic()
-        ready = prepare(fetch(package, output), output, Limits(seconds=test_seconds))
-        made = list(bugs(ready, "heldout" if package in held_out else "train", seed, tasks))
-        for task in made:
-            write_task(task, output)
-        typer.echo(f"{ready.repository}: {len(ready.passing)} tests pass, {len(made)} tasks in {time.monotonic() - start:.0f} s")
+    faults = 0
+    for one in chosen.packages:
+        try:
+            typer.echo(make_tasks(one, output, chosen.seed, test_seconds))
+        except UserError as error:
+            faults += 1
+            typer.echo(f"error: {error}", err=True)
+    sys.exit(faults > 0)
+
+
+def make_tasks(one: Ingredient, output: Path, seed: int, test_seconds: int) -> str:
+    """Write the tasks of one package; returns what to tell of them. Raises UserError where it cannot be used."""
+    start = time.monotonic()
+    ready = prepare(fetch(one.requirement, output), output, Limits(seconds=test_seconds))
+    failing = []
+    for task in bugs(ready, one.split, seed, one.tasks):
+        write_task(task, output)
+        failing.append(len(task.failing))
+    return (
+        f"{ready.repository} ({one.split}): {len(ready.passing)} tests pass, {len(failing)} tasks that {min(failing, default=0)} to "
+        f"{max(failing, default=0)} of them notice, in {time.monotonic() - start:.0f} s"
+    )
 
 
 def install_tools(folder: Path) -> None:
@@ -99,7 +124,9 @@ def fetch(package: str, data: Path) -> str:
         if Path(package).is_dir():
             shutil.copytree(package, unpacked / Path(package).resolve().name, ignore=shutil.ignore_patterns(".git", "__pycache__"))
         else:
-            _pip("download", "--no-deps", "--no-binary", ":all:", "--dest", temporary, package)
+            # Of this package only: what its build system needs may come as wheels.
+            name = re.split(r"[^\w.-]", package, maxsplit=1)[0]
+            _pip("download", "--no-deps", "--no-binary", name, "--dest", temporary, package)
             [archive] = [path for path in Path(temporary).iterdir() if path.is_file()]
             with tarfile.open(archive) as packed:
                 packed.extractall(unpacked, filter="data")
@@ -116,11 +143,14 @@ def prepare(repository: str, data: Path, limits: Limits) -> Package:
     tests = tuple(name for name in files if is_test(name) and re.fullmatch(r"test_.*\.py|.*_test\.py", name.rpartition("/")[2]))
     source = sorted({_top(name) for name in files if not is_test(name) and not _NOT_SOURCE & set(name.split("/"))})
     package = Package(data, repository, tuple(source), tests, frozenset(), limits)
-    # What passes only sometimes must not judge anybody.
-    passing = passed(package.test()) & passed(package.test()) if tests and source else set()
+    passing = passed(package.test(tests)) if tests and source else set()
+    run: list[str] = []
+    # What passes only sometimes, or only beside files that the judge does not run, must not judge anybody.
+    while run != (run := _files_of(passing)):
+        passing &= passed(package.test(run))
     if not passing:
         raise UserError(f"swe: no test of {repository} passes here ({len(tests)} test files); choose another package")
-    return replace(package, passing=frozenset(passing))
+    return replace(package, tests=tuple(run), passing=frozenset(passing))
 
 
 def bugs(package: Package, split: Split, seed: int, count: int) -> Iterator[SweTask]:
@@ -147,19 +177,28 @@ def _broken(package: Package, split: Split, path: str, before: str, after: str) 
     diff = unified(path, before, after)
     name = f"{package.repository}-{derive_seed(diff) % 10**8:08}"
     task = SweTask(name, package.repository, split, "", package.source, diff, (), (), ())
-    results = package.test(task)
+    results = package.test(package.tests, task)
     still = passed(results) & package.passing
     failing = {result.name for result in results} & package.passing - still
     # A test that did not even run tells nothing: the bug broke an import, or never ends.
     if not failing or len(failing) > _MOST_FAILING * len(package.passing) or len(failing) + len(still) < len(package.passing):
         return None
     failures = [result for result in results if result.name in failing]
-    hidden = tuple(sorted({one.partition("::")[0] for one in failing}))
+    hidden = tuple(_files_of(failing))
+    # The judge runs these alone first, which some tests may not stand; all of them together are what `prepare` ran.
+    if not failing <= _passing_alone(package, hidden):
+        return None
     issue = write_issue(package.repository, failures)
-    task = replace(task, issue=issue, failing=tuple(sorted(failing)), passing=tuple(sorted(still)), hidden=hidden)
-    # The judge runs fewer files than were run here, which some tests may not stand.
-    whole = package.data / "repositories" / package.repository
-    return task if solved(task, package.data, whole, package.limits) else None
+    return replace(task, issue=issue, failing=tuple(sorted(failing)), passing=tuple(sorted(still)), hidden=hidden)
+
+
+@functools.cache
+def _passing_alone(package: Package, files: tuple[str, ...]) -> set[str]:
+    return passed(package.test(files))
+
+
+def _files_of(tests: Iterable[str]) -> list[str]:
+    return sorted({name.partition("::")[0] for name in tests})
 
 
 def _source_files(package: Package, root: Path) -> list[str]:

@@ -6,8 +6,8 @@ from typing import Literal
 
 MANUAL = """\
 bash COMMAND
-    Run it in /repo; it may go on over more lines. A directory changed into, and variables, are forgotten afterwards; files in /repo \
-and /tmp stay.
+    Run it in {repository}; it may go on over more lines. A directory changed into, and variables, are forgotten afterwards; files in \
+{repository} and /tmp stay.
 view PATH [FIRST LAST]
     Show a file with line numbers, or only some lines, or list a folder.
 create PATH
