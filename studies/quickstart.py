@@ -2,7 +2,8 @@
 
 Equal episodes per method, but for the control with as many as the free half has. `few`: 32 rooms, visited often. `many`: 192 rooms,
 visited rarely. `housekeeping`: 32 rooms, with and without merge and junk control. Prints a table with 95 % t intervals over seeds, writes
-every per-seed figure to studies/results/quickstart-<regime>.json. Settings were chosen on seeds 0 and 11, which are therefore not among them.
+every per-seed figure to studies/results/quickstart-<regime>.json. Settings were chosen on seeds 0 and 11, which are therefore not
+among them.
 """
 
 import argparse
