@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each adapter of environments against the package it adapts, in a virtual environment of its own, which is made and removed again:
-#     scripts/check_adapters.sh                      all (6 GB to download at first, half an hour)
+#     scripts/check_adapters.sh                      all; slow, since each installs torch (1.3 GB for textarena, the smallest)
 #     scripts/check_adapters.sh textarena gem        some
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

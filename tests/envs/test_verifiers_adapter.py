@@ -51,7 +51,7 @@ class Talk(vf.Env[TalkConfig]):
                 if segment.last_reply == "fail":
                     raise RuntimeError("no such luck")
                 if segment.last_reply == "sleep":
-                    await asyncio.sleep(5)
+                    await asyncio.sleep(60)
                 segment = await interaction.turn(f"Not {segment.last_reply}.")
 
 __all__ = ["Sums", "Talk"]
@@ -117,7 +117,7 @@ def test_an_episode_that_runs_out_of_turns_is_scored_and_no_success() -> None:
 
 
 def test_an_error_or_a_silence_of_the_environment_is_a_fault_of_the_episode_alone() -> None:
-    suite = made("talk_for_tests", timeout=1.5)
+    suite = made("talk_for_tests", timeout=6.0)
     env = suite.make_env()
     task = suite.tasks("train")[0]
     env.reset(task, 0)
@@ -125,9 +125,9 @@ def test_an_error_or_a_silence_of_the_environment_is_a_fault_of_the_episode_alon
         env.step("fail")
     env.reset(task, 0)
     start = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"did not go on within 1.5 s"):
+    with pytest.raises(TimeoutError, match=r"did not go on within 6 s"):
         env.step("sleep")
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 30
     assert env.reset(task, 0)[0] == "What is 0 + 2?"
     env.close()
 
