@@ -19,6 +19,7 @@ from complementary_rl.config.experience import (
 from complementary_rl.config.models import (
     ActorConfig,
     ExtractorConfig,
+    LoraConfig,
     ModelConfig,
     OptimConfig,
     RatioForm,
@@ -40,6 +41,7 @@ __all__ = [
     "ExtractorConfig",
     "GateConfig",
     "LogConfig",
+    "LoraConfig",
     "MergeConfig",
     "Method",
     "ModelConfig",
