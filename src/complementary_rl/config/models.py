@@ -127,5 +127,8 @@ class ExtractorConfig(Section):
     """Credited generations more than this many extractor versions old are dropped and counted."""
     max_operations: int = Field(3, ge=1)
     """Most operations taken from one distillation; the rest are dropped and counted."""
+    constrained: bool = False
+    """Let it sample only what can still become well-formed operations (JSON schema, extra `constrained`): for models that rarely write
+    them on their own. A thinking model cannot think then. See docs/models.md for what it means for training."""
     prompts: str = "compact"
     """Prompt set, as for the actor."""

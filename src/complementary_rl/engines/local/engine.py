@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
+from complementary_rl.engines.grammar import Grammars
 from complementary_rl.engines.local.checkpoint import (
     copy_parameters,
     optimizer_tensors,
@@ -66,7 +67,8 @@ class LocalEngine:
         """Seconds the worker has computed so far, by phase."""
         served = Decoder(_frozen_copy(model, dtype))
         reference = Decoder(_frozen_copy(model, dtype)) if keep_reference else None
-        self._sampler = Sampler(served, name=name, stop_ids=stop_ids, max_context=max_context)
+        grammars = Grammars(tokenizer, vocab_size=served.vocab_size, stop_ids=stop_ids)
+        self._sampler = Sampler(served, name=name, stop_ids=stop_ids, max_context=max_context, grammars=grammars)
         self._trainer = Trainer(Decoder(model), compute_dtype=dtype, reference=reference, max_context=max_context)
         self._unpublished = False
         self._worker = Worker(f"engine-{name}")
