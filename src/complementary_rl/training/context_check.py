@@ -18,8 +18,9 @@ def check_actor_context(runner: RolloutRunner, parts: Sequence[Part], max_new_to
         tokens = len(runner.opening(part.tasks[0], "", [], False))
         if tokens + max_new_tokens > limit:
             raise UserError(
-                f"the first prompt of {part.name} has {tokens} tokens without its observation, an action may have {max_new_tokens}, and the "
-                f"actor's context holds {limit}; raise actor.model.max_context, choose a model with more, or shorter actor.prompts"
+                f"the first prompt of {part.name} has {tokens} tokens without its observation, an action may have "
+                f"{max_new_tokens}, and the actor's context holds {limit}; raise actor.model.max_context, choose a model with more, or "
+                "shorter actor.prompts"
             )
 
 

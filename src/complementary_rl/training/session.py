@@ -269,21 +269,16 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         tool_budget=config.tool.budget if config.tool.enabled else 0,
         tool_timeout=config.tool.timeout,
     )
-    try:
-        check_actor_context(runner, parts, config.actor.sampling.max_new_tokens)
-    except BaseException:
-        pool.close()
-        actor.close()
-        raise
     metrics = MetricsLog(directory / "metrics.jsonl")
     fault_budget = FaultBudget([part.name for part in parts], config.env.fault_budget)
     session = Session(config, directory, flags, suite, pool, actor, runner, metrics, lock, parts, fault_budget)
-    if flags.experience:
-        try:
+    try:
+        check_actor_context(runner, parts, config.actor.sampling.max_new_tokens)
+        if flags.experience:
             _add_experience(session)
-        except BaseException:
-            session.close()
-            raise
+    except BaseException:
+        session.close()
+        raise
     return session
 
 
