@@ -10,6 +10,7 @@ from complementary_rl.training.run import export_run, train
 from complementary_rl.training.session import open_session
 
 
+@pytest.mark.timeout(600)  # importing PEFT alone takes long on a busy machine
 def test_adapters_and_constrained_answers_through_a_whole_run(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     pytest.importorskip("llguidance")
