@@ -38,7 +38,7 @@ class LoraConfig(Section):
 
     rank: int = Field(16, ge=1)
     """Rank of A and B."""
-    alpha: float = Field(32.0, gt=0)
+    alpha: int = Field(32, ge=1)
     """Scale of the adapters, in units of `rank`."""
     targets: tuple[str, ...] = ("all-linear",)
     """Names of the layers that get adapters, such as `q_proj`; `all-linear` is every linear layer but the head."""

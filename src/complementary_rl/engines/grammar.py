@@ -57,7 +57,7 @@ class Matcher:
             raise AssertionError(f"token {token} was not allowed: {self._matcher.get_error()}")
 
 
-def _compiler(tokenizer: "PreTrainedTokenizerBase", **settings: Any) -> Any:
+def _compiler(tokenizer: Any, **settings: Any) -> Any:
     """What compiles grammars for `tokenizer`; takes about a second."""
     try:
         from llguidance.hf import from_tokenizer

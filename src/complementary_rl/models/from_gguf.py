@@ -72,7 +72,7 @@ def _write_model(reader: "GGUFReader", target: Path) -> None:
         pad_token_id=int(_field(reader, "tokenizer.ggml.padding_token_id")),
         dtype="float32",
     ).save_pretrained(target)
-    GenerationConfig(eos_token_id=stop).save_pretrained(target)
+    GenerationConfig(eos_token_id=stop).save_pretrained(target)  # type: ignore[no-untyped-call]
     save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -92,7 +92,7 @@ def _write_tokenizer(reader: "GGUFReader", target: Path) -> None:
     special = [token for token, kind in zip(tokens, kinds, strict=True) if kind == _CONTROL_TOKEN]
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     named = {f"{role}_token": tokens[_field(reader, f"tokenizer.ggml.{key}_token_id")] for role, key in _ROLES.items()}
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=backend, model_max_length=int(_field(reader, "llama.context_length")), **named
     )
     tokenizer.chat_template = _field(reader, "tokenizer.chat_template")

@@ -49,7 +49,7 @@ def model_need(path: str, settings: ModelConfig, *, keep_reference: bool = False
     try:
         config = AutoConfig.from_pretrained(path)
         with torch.device("meta"):
-            skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+            skeleton: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     except Exception as error:  # a configuration that contradicts itself fails anywhere in the model's code
         raise _unloadable(path, error) from error
     if settings.lora is not None:
@@ -80,7 +80,7 @@ def _read(path: str, settings: ModelConfig) -> Any:
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        model, found = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             path,
             dtype=torch.float32 if settings.lora is None else getattr(torch, settings.dtype),
             attn_implementation=None if settings.attention == "auto" else settings.attention,
@@ -92,6 +92,7 @@ def _read(path: str, settings: ModelConfig) -> Any:
         ) from error
     except Exception as error:  # safetensors, torch and every architecture have errors of their own for a damaged file
         raise _unloadable(path, error) from error
+    model, found = loaded
     if missing := sorted(found["missing_keys"]):
         raise UserError(
             f"{path} lacks the weights of {missing[0]}"
