@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
@@ -92,7 +92,6 @@ def _field_names(location: Sequence[str]) -> list[str]:
     model: type[BaseModel] = Config
     for key in location:
         annotation = model.model_fields[key].annotation
-        assert isinstance(annotation, type)
-        assert issubclass(annotation, BaseModel)
-        model = annotation
+        # A section, or a section that may be left out: `LoraConfig | None`.
+        model = next(part for part in (annotation, *get_args(annotation)) if isinstance(part, type) and issubclass(part, BaseModel))
     return list(model.model_fields)

@@ -52,8 +52,9 @@ class Generation:
     """One sampled completion.
 
     `logprobs[i]` is the log-probability of `token_ids[i]` under the distribution it was really sampled from (temperature applied),
-    by the weights of `version`. `stop_reason`: "stop" (a stop token was sampled and is the last of `token_ids`), "length"
-    (`max_new_tokens` reached) or "context" (the model's context was full; `token_ids` may be empty).
+    by the weights of `version`; where a schema constrained it, under the distribution before that. `stop_reason`: "stop" (a stop token
+    was sampled and is the last of `token_ids`), "length" (`max_new_tokens` reached) or "context" (the model's context was full;
+    `token_ids` may be empty).
     """
 
     id: str

@@ -36,6 +36,8 @@ def test_overrides_apply_in_order_and_reach_nested_fields() -> None:
         ("retreival.score=value", "retreival: unknown setting; did you mean 'retrieval'?"),
         ("env.group_size=7", "env.group_size is 7: it must be even"),
         ("env.group_size=2", "must be at least 4"),
+        ("actor.model.lora.rnk=3", "actor.model.lora.rnk: unknown setting; did you mean 'actor.model.lora.rank'?"),
+        ("actor.model.lora.rank=0", "actor.model.lora.rank: Input should be greater than or equal to 1"),
         ("run.steps=0", "run.steps: Input should be greater than or equal to 1 (given: 0)"),
         ("run.method=magic", "run.method: Input should be 'complementary'"),
         ("actor.optim=3", "actor.optim: Input should be a valid dictionary"),

@@ -2,13 +2,18 @@
 
 import asyncio
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from helpers.models import STOP_ID, save_tiny_model, tiny_model, tiny_tokenizer
+from safetensors.torch import load_file, save_file
 
 from complementary_rl.config import ModelConfig
 from complementary_rl.engines import make_engine
+from complementary_rl.engines.local import loading
 from complementary_rl.engines.protocol import SampleRequest, SamplingParams
 from complementary_rl.errors import UserError
 
@@ -73,3 +78,62 @@ def test_models_without_a_plain_cache_are_refused(tmp_path: Path) -> None:
         make_engine("actor", model(tmp_path, max_context=64))
     with pytest.raises(UserError, match=r"set model\.max_context"):
         make_engine("actor", model(tmp_path))
+
+
+def damaged(directory: Path, damage: Callable[[dict[str, torch.Tensor]], None]) -> Path:
+    """A tiny model whose stored tensors were changed in place."""
+    folder = save_tiny_model(directory)
+    tensors = load_file(folder / "model.safetensors")
+    damage(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_damaged_weights_are_explained(tmp_path: Path) -> None:
+    truncated = save_tiny_model(tmp_path / "truncated")
+    whole = (truncated / "model.safetensors").read_bytes()
+    (truncated / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    norm = "model.layers.1.input_layernorm.weight"
+    cases = {
+        "cannot be loaded as a causal language model": truncated,
+        f"lacks the weights of {norm}; they would be random": damaged(
+            tmp_path / "lacking", lambda tensors: tensors.__delitem__(norm)
+        ),
+        f"{norm} holds values that are not finite": damaged(tmp_path / "nan", lambda tensors: tensors[norm].fill_(float("nan"))),
+        r"logits are not finite in torch\.float32": damaged(
+            tmp_path / "huge", lambda tensors: tensors["lm_head.weight"].fill_(3e38)
+        ),
+    }
+    for message, path in cases.items():
+        with pytest.raises(UserError, match=message):
+            make_engine("actor", model(path))
+
+
+def test_a_model_that_does_not_fit_is_refused_before_its_weights_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_read", lambda *_: pytest.fail("the weights were read"))
+    parameters = sum(parameter.numel() for parameter in tiny_model().parameters())
+    monkeypatch.setattr(loading, "free_memory", lambda _: 20 * parameters - 1)  # trainer, gradient, AdamW, sampler
+    with pytest.raises(UserError, match=r"needs 0\.0 GiB for weights, gradients and optimiser.*model\.lora\.rank"):
+        make_engine("actor", model(folder))
+    monkeypatch.setattr(loading, "free_memory", lambda _: 20 * parameters)
+    with pytest.raises(pytest.fail.Exception):
+        make_engine("actor", model(folder))
+    with pytest.raises(UserError, match="needs"):
+        make_engine("actor", model(folder), keep_reference=True)
+
+
+def test_attention_is_chosen_and_what_is_missing_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for attention in ("eager", "sdpa"):
+        engine = make_engine("actor", model(folder, attention=attention))
+        assert engine._trainer.decoder.config._attn_implementation == attention  # type: ignore[attr-defined]
+        engine.close()
+    monkeypatch.setitem(sys.modules, "flash_attn", None)
+    with pytest.raises(UserError, match=r"model\.attention flash_attention_2 cannot be used here .*; use sdpa or auto"):
+        make_engine("actor", model(folder, attention="flash_attention_2"))
+
+
+def test_rotary_frequencies_keep_their_precision_in_a_narrow_sampler(folder: Path) -> None:
+    engine = make_engine("actor", model(folder, dtype="bfloat16"))
+    buffers = dict(engine._sampler.decoder.model.named_buffers())  # type: ignore[attr-defined]
+    assert buffers["model.rotary_emb.inv_freq"].dtype == torch.float32
+    engine.close()

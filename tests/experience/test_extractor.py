@@ -201,3 +201,15 @@ def test_what_an_environment_says_stays_text(hostile: str) -> None:
     [[request]] = scripted(extractor).calls
     structural = [i for i in request.prompt_ids if i in scripted(extractor).codec.structural_ids]
     assert len(structural) == 3
+
+
+def test_constrained_answers_have_a_schema_of_what_was_shown() -> None:
+    extractor = make(constrained=True, new_tokens=50)
+    asyncio.run(extractor.distill([transcript(entries=(4,)), transcript(1)], {4: "old"}))
+    asyncio.run(extractor.merge([[entry(1), entry(2)]], ["m"]))
+    asyncio.run(extractor.answer([question()], [["a"]], 10))
+    guided, free, merge, answer = [request.schema for call in scripted(extractor).calls for request in call]
+    assert guided is not None and "update" in guided and '"maxLength": 100' in guided
+    assert free is not None and "update" not in free
+    assert merge is not None and "keep" in merge
+    assert answer is None

@@ -12,27 +12,20 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.envs.minihack.compass import STEPS
 from complementary_rl.envs.names import ADJECTIVES, NOUNS
-from complementary_rl.errors import UserError
 from complementary_rl.models.embedded import names, resolve
 from complementary_rl.types import Message
 
 MODELS = ("actor", "extractor")
-CODECS = {name: ChatCodec(AutoTokenizer.from_pretrained(resolve(f"embedded:{name}"))) for name in MODELS}
+CODECS = {name: ChatCodec(AutoTokenizer.from_pretrained(resolve(name))) for name in MODELS}
 
 
 def test_both_models_ship() -> None:
     assert names() == list(MODELS)
 
 
-@pytest.mark.parametrize(("wrong", "near"), [("embedded:acter", "embedded:actor"), ("embedded:extract", "embedded:extractor")])
-def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, near: str) -> None:
-    with pytest.raises(UserError, match=rf"{near}\b"):
-        resolve(wrong)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_small_and_loads_as_any_other(name: str) -> None:
-    folder = resolve(f"embedded:{name}")
+    folder = resolve(name)
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert (folder / "model.safetensors").stat().st_size < 2_500_000
     assert model.dtype == torch.float32
@@ -46,7 +39,7 @@ def test_a_model_is_small_and_loads_as_any_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_chat_template_is_the_compact_one(name: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(resolve(f"embedded:{name}"))
+    tokenizer = AutoTokenizer.from_pretrained(resolve(name))
     turns = [{"role": role, "content": text} for role, text in (("system", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"))]
     text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
     assert text == "<|system|>a<|end|><|user|>b<|end|><|assistant|>c<|end|><|user|>d<|end|><|assistant|>"

@@ -23,12 +23,12 @@ ALL_NAMES = [f"Find the exit of the {adjective} {noun}." for adjective, noun in 
 
 @cache
 def actor() -> dict[str, Numbers]:
-    return dict(measure_actor(resolve("embedded:actor"), EPISODES, seed=1))
+    return dict(measure_actor(resolve("actor"), EPISODES, seed=1))
 
 
 @cache
 def extractor() -> dict[str, Numbers]:
-    return dict(measure_extractor(resolve("embedded:extractor"), EPISODES, seed=1))
+    return dict(measure_extractor(resolve("extractor"), EPISODES, seed=1))
 
 
 def test_the_actor_follows_a_right_hint_more_than_it_finds_by_itself() -> None:
@@ -97,7 +97,7 @@ def quickstart_names() -> list[str]:
 @torch.inference_mode()
 def next_words(name: str, contents: list[str], start: str, words: list[str]) -> np.ndarray:
     """[prompts, words]: the distribution over `words` as what follows `start` in the reply, each one token."""
-    folder = resolve(f"embedded:{name}")
+    folder = resolve(name)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder)
     codec = ChatCodec(tokenizer)

@@ -23,8 +23,10 @@ app = typer.Typer(
 )
 bank_app = typer.Typer(help="Look into a run's experience bank and its past, undo an operation, move it.", no_args_is_help=True)
 envs_app = typer.Typer(help="List suites, check environments, yours included, and play them.", no_args_is_help=True)
+models_app = typer.Typer(help="List the models that come by name, and check whether one can be used.", no_args_is_help=True)
 app.add_typer(bank_app, name="bank")
 app.add_typer(envs_app, name="envs")
+app.add_typer(models_app, name="models")
 
 LARGEST_ID = 2**63 - 1
 """Of an entry or operation: SQLite's integers have 64 bits."""
@@ -205,6 +207,31 @@ def bank_import(
     from complementary_rl.cli import bank
 
     bank.import_(run, source, config, extractor, context.args, scope=scope, strict=strict)
+
+
+@models_app.command("ls")
+@friendly
+def models_ls() -> None:
+    """List the models that come with this package or in another one; folders and hub names work as well."""
+    from complementary_rl.cli import models
+
+    models.ls()
+
+
+@models_app.command("check", context_settings=OVERRIDES)
+@friendly
+def models_check(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A name of `crl models ls`, a Hugging Face folder, or a hub name.")],
+    prompts: Annotated[str, typer.Option(help="Prompt set of the dialogue.")] = "instruct",
+) -> None:
+    """Load a model and say what would break: tokenizer, chat template, memory, sampler against trainer, speed.
+
+    Its settings are given as options: --dtype bfloat16 --lora.rank 8.
+    """
+    from complementary_rl.cli import models
+
+    models.check(name, context.args, prompts)
 
 
 @envs_app.command("ls")

@@ -46,7 +46,7 @@ class BankConfig(Section):
     eviction: Literal["fifo", "lru", "value"] = "fifo"
     """Who leaves when it is full: the oldest, the least recently retrieved, or the worst by posterior mean."""
     embedder: str = "hashing"
-    """`hashing` (built in, no download) or a sentence-transformers model by name or path."""
+    """`hashing` (built in, no download), `packaged:minilm` (extra `minilm`), or another sentence-transformers model by hub name or path."""
     protect_proven: bool = False
     """An update does not retire a target whose posterior mean of success (see `retrieval.prior_success`) is above an untried entry's:
     both stay, and compete. False replaces it, as in the paper."""

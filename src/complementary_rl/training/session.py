@@ -15,6 +15,7 @@ from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import Config
 from complementary_rl.config_file import config_hash, dump_config
 from complementary_rl.engines import make_engine
+from complementary_rl.engines.grammar import check_constrained_decoding
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import Part, Suite
@@ -29,6 +30,7 @@ from complementary_rl.prompts import PromptSet
 from complementary_rl.rollout.runner import RolloutRunner
 from complementary_rl.training import run_lock
 from complementary_rl.training.checkpoint import checkpoints, read_state, recover_replaced, write_checkpoint
+from complementary_rl.training.context_check import check_actor_context, check_extractor_context
 from complementary_rl.training.evaluation import check_evaluation
 from complementary_rl.training.fault_budget import FaultBudget
 from complementary_rl.training.given_bank import start_from
@@ -177,6 +179,8 @@ def open_extractor(
     prompts = PromptSet.load(config.extractor.prompts)
     engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference)
     try:
+        if config.extractor.constrained:
+            check_constrained_decoding(engine.tokenizer)
         codec = ChatCodec(engine.tokenizer)
         return engine, Extractor(engine, codec, prompts, config.extractor, run_seed=config.run.seed, instructions=instructions)
     except BaseException:
@@ -271,12 +275,13 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
     metrics = MetricsLog(directory / "metrics.jsonl")
     fault_budget = FaultBudget([part.name for part in parts], config.env.fault_budget)
     session = Session(config, directory, flags, suite, pool, actor, runner, metrics, lock, parts, fault_budget)
-    if flags.experience:
-        try:
+    try:
+        check_actor_context(runner, parts, config.actor.sampling.max_new_tokens)
+        if flags.experience:
             _add_experience(session)
-        except BaseException:
-            session.close()
-            raise
+    except BaseException:
+        session.close()
+        raise
     return session
 
 
@@ -294,6 +299,7 @@ def _add_experience(session: Session) -> None:
     if session.flags.extractor or config.tool.enabled:
         needs_reference = config.extractor.kl_coefficient > 0
         session.extractor, extractor = open_extractor(config, session.suite.instructions_for, keep_reference=needs_reference)
+        check_extractor_context(extractor, session.parts)
     session.manager = ExperienceManager(
         session.bank, extractor, config, judge=session.suite.judge_entry, train_extractor=session.flags.train_extractor
     )

@@ -94,6 +94,11 @@ class Decoder:
     def _check_logits(self) -> None:
         ids = torch.arange(min(_PROBE_TOKENS, self.vocab_size), device=self.device).unsqueeze(0)
         expected = self.model(input_ids=ids, use_cache=False).logits
+        if not torch.isfinite(expected).all():
+            raise UserError(
+                f"this {self.config.model_type} model's logits are not finite in {self.dtype}: its weights are damaged, or it needs "
+                "another model.dtype (bfloat16 or float32 instead of float16)"
+            )
         if self._head is None or not torch.allclose(self.logits(self.hidden(ids)), expected, rtol=1e-2, atol=1e-3):
             raise UserError(
                 f"{self.config.model_type} models change their logits in a way the local engine does not know; choose another model"

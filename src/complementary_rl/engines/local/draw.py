@@ -6,24 +6,26 @@ from torch import Tensor
 from complementary_rl.engines.protocol import SamplingParams
 
 
-def draw(logits: Tensor, uniforms: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+def draw(logits: Tensor, uniforms: Tensor, params: SamplingParams, allowed: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """[B, V] logits and [B] float64 uniforms in [0, 1) → tokens [B] and their log-probs [B] (float32).
 
     Log-probs are those after temperature, top-k and top-p. At temperature 0 the most probable token is taken (the first of equals)
-    and its log-prob is that of temperature 1, since the distribution sampled from is a point.
+    and its log-prob is that of temperature 1, since the distribution sampled from is a point. With `allowed` [B, V] (bool) only such tokens
+    are drawn, and log-probs are those the model gave them before: of a policy that is not constrained, as the trainer computes them.
     """
+    scaled = logits.float() / (params.temperature or 1.0)
+    probabilities = torch.softmax(scaled if allowed is None else scaled.masked_fill(~allowed, float("-inf")), dim=-1)
     if params.temperature == 0:
-        probabilities = torch.softmax(logits.float(), dim=-1)
         tokens = probabilities.argmax(dim=-1, keepdim=True)
     else:
-        probabilities = torch.softmax(logits.float() / params.temperature, dim=-1)
         if params.top_k or params.top_p < 1:
             probabilities = truncate(probabilities, top_k=params.top_k, top_p=params.top_p)
         # In float64, the tail of a large vocabulary keeps its share.
         cumulative = probabilities.cumsum(dim=-1, dtype=torch.float64)
         targets = uniforms.unsqueeze(1) * cumulative[:, -1:]
         tokens = torch.searchsorted(cumulative, targets, right=True).clamp_(max=logits.shape[-1] - 1)
-    return tokens.squeeze(1), probabilities.gather(1, tokens).log_().squeeze(1)
+    logprobs = probabilities.gather(1, tokens).log_() if allowed is None else torch.log_softmax(scaled, dim=-1).gather(1, tokens)
+    return tokens.squeeze(1), logprobs.squeeze(1)
 
 
 def truncate(probabilities: Tensor, *, top_k: int, top_p: float) -> Tensor:

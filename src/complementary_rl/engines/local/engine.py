@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
+from complementary_rl.engines.grammar import Grammars
 from complementary_rl.engines.local.checkpoint import (
     copy_parameters,
     optimizer_tensors,
@@ -22,6 +23,7 @@ from complementary_rl.engines.local.checkpoint import (
     write_state,
 )
 from complementary_rl.engines.local.decoder import Decoder
+from complementary_rl.engines.local.lora import adapter_settings, save_adapters
 from complementary_rl.engines.local.sampler import Sampler
 from complementary_rl.engines.local.trainer import Trainer
 from complementary_rl.engines.local.worker import Worker
@@ -37,7 +39,10 @@ Result = TypeVar("Result")
 class LocalEngine:
     """Implements `engines.protocol.Engine`.
 
-    `model`, a PreTrainedModel in float32 and on its device, becomes the trainer's copy; the sampler's is kept in `dtype`.
+    `model`, a PreTrainedModel on its device whose trainable parameters are float32, becomes the trainer's copy; the sampler's is kept in
+    `dtype`. Frozen parameters that have it already, as those under LoRA adapters, are in memory once. What is trained is what is
+    published and saved.
+
     Nothing draws random numbers but the sampler, and its draws come from the requests' seeds: there is no RNG state to save.
 
     One call of `sample` is one batch: callers with many requests should ask for them together.
@@ -63,7 +68,8 @@ class LocalEngine:
         """Seconds the worker has computed so far, by phase."""
         served = Decoder(_frozen_copy(model, dtype))
         reference = Decoder(_frozen_copy(model, dtype)) if keep_reference else None
-        self._sampler = Sampler(served, name=name, stop_ids=stop_ids, max_context=max_context)
+        grammars = Grammars(tokenizer, vocab_size=served.vocab_size, stop_ids=stop_ids)
+        self._sampler = Sampler(served, name=name, stop_ids=stop_ids, max_context=max_context, grammars=grammars)
         self._trainer = Trainer(
             Decoder(model),
             compute_dtype=dtype,
@@ -104,7 +110,7 @@ class LocalEngine:
         self._worker.submit(lambda: self._load(directory)).result()
 
     def export(self, directory: Path) -> None:
-        """See `Engine.export`. The weights are those the sampler serves, in its dtype."""
+        """See `Engine.export`. The weights are those the sampler serves, in its dtype; of a model with adapters only these, for PEFT."""
         self._worker.submit(lambda: write_directory(directory, self._export)).result()
 
     def close(self) -> None:
@@ -142,7 +148,11 @@ class LocalEngine:
         self.version = state["version"]
 
     def _export(self, directory: Path) -> None:
-        self._sampler.decoder.model.save_pretrained(directory)
+        model = self._sampler.decoder.model
+        if adapter_settings(model) is None:
+            model.save_pretrained(directory)
+        else:
+            save_adapters(model, directory)
         self.tokenizer.save_pretrained(directory)
 
     def _timed(self, phase: str, job: Callable[[], Result]) -> Result:
@@ -155,16 +165,27 @@ class LocalEngine:
     @property
     def _model_name(self) -> str:
         c = self._trainer.decoder.config
-        return f"{self.name}: {c.model_type}, {c.num_hidden_layers} layers × {c.hidden_size}, vocabulary {c.vocab_size}"
+        shape = f"{self.name}: {c.model_type}, {c.num_hidden_layers} layers × {c.hidden_size}, vocabulary {c.vocab_size}"
+        adapters = adapter_settings(self._trainer.decoder.model)
+        return shape if adapters is None else f"{shape}, LoRA of rank {adapters.r}"
 
     @property
     def _trained_parameters(self) -> dict[str, Tensor]:
-        return dict(self._trainer.decoder.model.named_parameters())
+        named = self._trainer.decoder.model.named_parameters()
+        return {name: parameter for name, parameter in named if parameter.requires_grad}
 
     @property
     def _served_parameters(self) -> dict[str, Tensor]:
-        return dict(self._sampler.decoder.model.named_parameters())
+        """Those of the sampler that the trainer changes."""
+        served = dict(self._sampler.decoder.model.named_parameters())
+        return {name: served[name] for name in self._trained_parameters}
 
 
 def _frozen_copy(model: Any, dtype: torch.dtype) -> Any:
-    return copy.deepcopy(model).to(dtype).requires_grad_(False)
+    shared = {id(p): p for p in model.parameters() if not p.requires_grad and p.dtype == dtype}
+    frozen = copy.deepcopy(model, shared).requires_grad_(False)
+    for parameter in frozen.parameters():  # buffers stay: rotary frequencies in bf16 would turn by radians at position 1,000
+        parameter.data = parameter.data.to(dtype)
+    if frozen.config._attn_implementation == "flash_attention_2":
+        frozen.set_attn_implementation("sdpa")
+    return frozen

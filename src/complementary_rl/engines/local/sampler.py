@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from complementary_rl.engines.grammar import Grammars, Matcher
 from complementary_rl.engines.local.decoder import Decoder
 from complementary_rl.engines.local.draw import draw
 from complementary_rl.engines.local.kv_arena import ArenaCache, KVArena
@@ -38,6 +39,7 @@ class _Row:
     request: SampleRequest
     slot: Slot
     uniforms: Tensor  # [max_new_tokens] float64
+    matcher: Matcher | None = None
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stop_reason: Literal["stop", "length", "context"] | None = None
@@ -48,13 +50,19 @@ class _Row:
 
 
 class Sampler:
-    """Samples from `decoder`. `stop_ids` end a generation and are its last token; sequences never exceed `max_context` tokens."""
+    """Samples from `decoder`. `stop_ids` end a generation and are its last token; sequences never exceed `max_context` tokens.
 
-    def __init__(self, decoder: Decoder, *, name: str, stop_ids: frozenset[int], max_context: int) -> None:
+    `grammars` is for requests with a schema.
+    """
+
+    def __init__(
+        self, decoder: Decoder, *, name: str, stop_ids: frozenset[int], max_context: int, grammars: Grammars | None = None
+    ) -> None:
         self.decoder = decoder
         self.name = name
         self.stop_ids = stop_ids
         self.max_context = max_context
+        self._grammars = grammars
         self._arena = KVArena()
         self._table = SlotTable(self._arena)
 
@@ -106,14 +114,18 @@ class Sampler:
         known = min(common_prefix(slot.cached, request.prompt_ids), len(request.prompt_ids) - 1)
         del slot.cached[known:]
         uniforms = torch.from_numpy(rng(request.seed).random(params.max_new_tokens))
-        return _Row(request, slot, uniforms)
+        return _Row(request, slot, uniforms, None if request.schema is None else self._matcher(request.schema))
+
+    def _matcher(self, schema: str) -> Matcher:
+        assert self._grammars is not None
+        return self._grammars.matcher(schema)
 
     def _generate(self, rows: list[_Row], params: SamplingParams) -> None:
         batch = self._to_front(rows)
         logits = self._prefill(batch)
         uniforms_BN = self._uniforms(batch)
         for step in range(params.max_new_tokens):
-            tokens, logprobs = draw(logits, uniforms_BN[:, step], params)
+            tokens, logprobs = draw(logits, uniforms_BN[:, step], params, self._allowed(batch))
             self._record(batch, tokens.tolist(), logprobs.tolist(), last=step + 1 == params.max_new_tokens)
             running = [row for row in batch if row.stop_reason is None]
             if not running:
@@ -133,12 +145,22 @@ class Sampler:
                 )
             row.tokens.append(token)
             row.logprobs.append(logprob)
+            if row.matcher is not None and token not in self.stop_ids:
+                row.matcher.accept(token)
             if token in self.stop_ids:
                 row.stop_reason = "stop"
             elif last:
                 row.stop_reason = "length"
             elif len(row.request.prompt_ids) + len(row.tokens) >= self.max_context:
                 row.stop_reason = "context"
+
+    def _allowed(self, batch: list[_Row]) -> Tensor | None:
+        """[B, V] the tokens that each row may draw; None when no row is constrained."""
+        if all(row.matcher is None for row in batch):
+            return None
+        everything = torch.ones(self.decoder.vocab_size, dtype=torch.bool)
+        rows = [everything if row.matcher is None or row.stop_reason else row.matcher.allowed() for row in batch]
+        return torch.stack(rows).to(self.decoder.device)
 
     def _decode(self, batch: list[_Row]) -> Tensor:
         """Read each row's last token; logits [B, V] of the next. A finished row that has not left yet repeats its own last step."""
