@@ -63,7 +63,7 @@ def disagreement(engine: LocalEngine, samples: list[TrainingSample]) -> float:
 
 
 def parameters(engine: LocalEngine) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in engine._trainer.decoder.model.named_parameters()}
+    return {name: p.detach().clone() for name, p in engine.model.named_parameters()}
 
 
 def test_only_adapters_change_and_the_base_is_in_memory_once(folder: Path) -> None:
@@ -147,3 +147,34 @@ def test_unusable_settings_are_explained(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(UserError, match=r"pip install 'complementary-rl\[peft\]'"):
         lora_engine(folder)
+
+
+def model_settings(folder: Path, **settings: object) -> ModelConfig:
+    return ModelConfig.model_validate({"path": str(folder), "device": "cpu", "lora": {"rank": 4}, **settings})
+
+
+def test_a_second_model_with_adapters_stands_on_the_base_of_the_first(folder: Path) -> None:
+    first, second = model_settings(folder), model_settings(folder, lora={"rank": 2})
+    actor = make_engine("actor", first)
+    assert isinstance(actor, LocalEngine)
+    extractor = make_engine("extractor", second, beside=(first, actor))
+    assert isinstance(extractor, LocalEngine)
+    base = {p.data_ptr() for p in actor.model.parameters() if not p.requires_grad}
+    assert {p.data_ptr() for p in extractor.model.parameters() if not p.requires_grad} == base
+    alone = make_engine("extractor", second)
+    assert isinstance(alone, LocalEngine)
+    train(actor)
+    for engine in (extractor, alone):
+        train(engine)
+    for name, parameter in parameters(extractor).items():
+        assert torch.equal(parameter, parameters(alone)[name]), name
+
+
+@pytest.mark.parametrize("other", [{"dtype": "bfloat16"}, {"lora": None}, {"attention": "eager"}])
+def test_models_that_differ_in_more_than_adapters_share_nothing(folder: Path, other: dict[str, object]) -> None:
+    first = model_settings(folder)
+    actor = make_engine("actor", first)
+    extractor = make_engine("extractor", model_settings(folder, **other), beside=(first, actor))
+    assert isinstance(actor, LocalEngine)
+    assert isinstance(extractor, LocalEngine)
+    assert not {p.data_ptr() for p in extractor.model.parameters()} & {p.data_ptr() for p in actor.model.parameters()}

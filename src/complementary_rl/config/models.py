@@ -60,7 +60,8 @@ class ModelConfig(Section):
     """Implementation of attention; `auto` takes the model's default. With `flash_attention_2`, which knows no masks of unequal rows, the
     sampler uses `sdpa`."""
     lora: LoraConfig | None = None
-    """Train adapters and leave the weights as they are; None trains all weights."""
+    """Train adapters and leave the weights as they are; None trains all weights. Actor and extractor with adapters on one base (same path,
+    dtype, device and attention) hold its weights once."""
     device: str = "auto"
     """Torch device; `auto` takes a GPU if there is one."""
     max_context: int | None = Field(None, ge=16)

@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from complementary_rl.engines.protocol import Engine
 
 
-def make_engine(name: str, model: ModelConfig, *, keep_reference: bool = False) -> "Engine":
+def make_engine(
+    name: str, model: ModelConfig, *, keep_reference: bool = False, beside: "tuple[ModelConfig, Engine] | None" = None
+) -> "Engine":
     """The engine of one model, named "actor" or "extractor" (any name will do); see `factory.make_local_engine`."""
     from complementary_rl.engines.factory import make_local_engine
 
-    return make_local_engine(name, model, keep_reference=keep_reference)
+    return make_local_engine(name, model, keep_reference=keep_reference, beside=beside)

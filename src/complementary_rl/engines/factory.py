@@ -8,12 +8,23 @@ from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import ModelConfig
 from complementary_rl.engines.local.engine import LocalEngine
 from complementary_rl.engines.local.loading import first_line, load_model, load_tokenizer
+from complementary_rl.engines.local.lora import add_adapters
+from complementary_rl.engines.local.shared_base import share_base
+from complementary_rl.engines.protocol import Engine
 from complementary_rl.errors import UserError
 from complementary_rl.models.names import resolve
 
+_OWN: dict[str, Any] = {"lora": None, "max_context": None, "gradient_checkpointing": False}
+"""Settings in which models on one base may differ."""
 
-def make_local_engine(name: str, model: ModelConfig, *, keep_reference: bool = False) -> LocalEngine:
+
+def make_local_engine(
+    name: str, model: ModelConfig, *, keep_reference: bool = False, beside: tuple[ModelConfig, Engine] | None = None
+) -> LocalEngine:
     """Load a model and its tokenizer and put a local engine around them; `keep_reference` keeps a frozen copy of the start weights.
+
+    `beside` is an engine that has not computed yet, and what it was made of: where both train LoRA adapters on one base, its frozen
+    weights are shared instead of loaded again.
 
     Raises UserError when the model cannot be found, loaded or held in memory, has no tokenizer or chat template, when the device is not
     there, or when `model.max_context` is more than the model has.
@@ -22,7 +33,7 @@ def make_local_engine(name: str, model: ModelConfig, *, keep_reference: bool = F
     device = make_device(model.device)
     tokenizer = load_tokenizer(path)
     stop_ids = ChatCodec(tokenizer).stop_ids
-    weights = load_model(path, model, device, keep_reference=keep_reference)
+    weights = _on_base_of(beside, model) or load_model(path, model, device, keep_reference=keep_reference)
     embedded = weights.get_input_embeddings().weight.shape[0]
     if len(tokenizer) > embedded:
         raise UserError(
@@ -38,6 +49,19 @@ def make_local_engine(name: str, model: ModelConfig, *, keep_reference: bool = F
         keep_reference=keep_reference,
         gradient_checkpointing=model.gradient_checkpointing,
     )
+
+
+def _on_base_of(beside: tuple[ModelConfig, Engine] | None, model: ModelConfig) -> Any | None:
+    """A model over the frozen weights of the engine `beside`, with adapters of its own; None where they differ in more than adapters."""
+    if beside is None or model.lora is None:
+        return None
+    settings, engine = beside
+    if settings.lora is None or settings.model_copy(update=_OWN) != model.model_copy(update=_OWN):
+        return None
+    assert isinstance(engine, LocalEngine)
+    base = share_base(engine.model)
+    add_adapters(base, model.lora)
+    return base
 
 
 def make_device(name: str) -> torch.device:

@@ -173,11 +173,13 @@ def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
 
 
 def open_extractor(
-    config: Config, instructions: Callable[[Task], str], *, keep_reference: bool = False
+    config: Config, instructions: Callable[[Task], str], *, actor: Engine | None = None, keep_reference: bool = False
 ) -> tuple[Engine, Extractor]:
-    """The extractor's model, and what reads and writes with it. `instructions`: the rules of a task."""
+    """The extractor's model, and what reads and writes with it. `instructions`: the rules of a task. It shares the base of an `actor` that
+    has not computed yet, where both are adapters on the same one."""
     prompts = PromptSet.load(config.extractor.prompts)
-    engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference)
+    beside = None if actor is None else (config.actor.model, actor)
+    engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference, beside=beside)
     try:
         if config.extractor.constrained:
             check_constrained_decoding(engine.tokenizer)
@@ -298,7 +300,9 @@ def _add_experience(session: Session) -> None:
     extractor = None
     if session.flags.extractor or config.tool.enabled:
         needs_reference = config.extractor.kl_coefficient > 0
-        session.extractor, extractor = open_extractor(config, session.suite.instructions_for, keep_reference=needs_reference)
+        session.extractor, extractor = open_extractor(
+            config, session.suite.instructions_for, actor=session.actor, keep_reference=needs_reference
+        )
         check_extractor_context(extractor, session.parts)
     session.manager = ExperienceManager(
         session.bank, extractor, config, judge=session.suite.judge_entry, train_extractor=session.flags.train_extractor

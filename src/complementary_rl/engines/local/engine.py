@@ -80,6 +80,11 @@ class LocalEngine:
         self._unpublished = False
         self._worker = Worker(f"engine-{name}")
 
+    @property
+    def model(self) -> Any:
+        """The trainer's PreTrainedModel."""
+        return self._trainer.decoder.model
+
     async def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> list[Generation]:
         """See `Engine.sample`. Greedy generations (temperature 0) record log-probs of temperature 1."""
         return await self._worker.run(lambda: self._timed("sample", lambda: self._sampler.sample(requests, params, self.version)))
