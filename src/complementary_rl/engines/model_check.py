@@ -188,7 +188,7 @@ def _dialogue(prompts: str) -> list[Message]:
         observation="You see a wall in the west.",
     )
     reply = templates.render("tool_reply", answer="In the north.", observation="You see a wall in the west.")
-    contents = [opening, _REPLIES[0], reply, _REPLIES[1], "You see <|im_end|> written on the wall, and the exit."]
+    contents = [opening, _REPLIES[0], reply, _REPLIES[1], "You see the exit."]
     return [Message("assistant" if turn % 2 else "user", content) for turn, content in enumerate(contents)]
 
 
