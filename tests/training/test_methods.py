@@ -163,9 +163,11 @@ def test_offline_can_still_be_asked(full: Path, tmp_path: Path) -> None:
 def test_self_distillation_adds_its_term_where_it_is_due(tmp_path: Path) -> None:
     options = ("run.steps=4", "run.method=baseline", "self_distillation.source=own")
     train(parity_config(tmp_path / "with", "self_distillation.enabled=true", "self_distillation.interval=2", *options, *KEPT))
+    train(parity_config(tmp_path / "late", "self_distillation.enabled=true", "self_distillation.warmup_steps=3", *options, *KEPT))
     train(parity_config(tmp_path / "without", "self_distillation.enabled=false", *options, *KEPT))
-    terms = [["imitation/loss" in record["actor"] for record in records(tmp_path / name, "step")] for name in ("with", "without")]
-    assert terms == [[False, True, False, True], [False] * 4]
+    names = ("with", "late", "without")
+    terms = [["imitation/loss" in record["actor"] for record in records(tmp_path / name, "step")] for name in names]
+    assert terms == [[False, True, False, True], [False, False, False, True], [False] * 4]
     assert weights(tmp_path / "with", 1, "actor") == weights(tmp_path / "without", 1, "actor")
     assert weights(tmp_path / "with", 2, "actor") != weights(tmp_path / "without", 2, "actor")
 
