@@ -161,7 +161,7 @@ def test_offline_can_still_be_asked(full: Path, tmp_path: Path) -> None:
 
 
 def test_self_distillation_adds_its_term_where_it_is_due(tmp_path: Path) -> None:
-    options = ("run.steps=4", "run.method=baseline", "self_distillation.source=own")
+    options = ("run.steps=4", "run.method=baseline", "self_distillation.source=own", "run.seed=1")
     train(parity_config(tmp_path / "with", "self_distillation.enabled=true", "self_distillation.interval=2", *options, *KEPT))
     train(parity_config(tmp_path / "late", "self_distillation.enabled=true", "self_distillation.warmup_steps=3", *options, *KEPT))
     train(parity_config(tmp_path / "without", "self_distillation.enabled=false", *options, *KEPT))
