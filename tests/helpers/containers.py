@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 _PROGRAM = r"""#!{python}
-import json, os, re, shutil, signal, subprocess, sys
+import contextlib, json, os, re, shutil, signal, subprocess, sys
 from pathlib import Path
 
 here, arguments = Path({here!r}), sys.argv[1:]
@@ -21,7 +21,8 @@ if command == "image":
 if command == "cp":
     shutil.copytree(here / "testbed", arguments[1], symlinks=True, dirs_exist_ok=True)
 if command == "rm" and (here / arguments[-1]).exists():
-    os.killpg(int((here / arguments[-1]).read_text()), signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+        os.killpg(int((here / arguments[-1]).read_text()), signal.SIGKILL)
 if command != "run":
     sys.exit()
 mounts, environment, user = {{}}, {{}}, ""

@@ -74,7 +74,13 @@ def test_an_evaluation_stays_paired_when_episodes_are_lost(tmp_path: Path) -> No
 def test_an_extractor_that_writes_garbage_for_ever_is_counted_and_survived(tmp_path: Path) -> None:
     run = tmp_path / "run"
     garbage = save_tiny_model(tmp_path / "garbage")
-    options = ("run.steps=4", "merge.interval=1", "extractor.batch_size=2", "extractor.sampling.max_new_tokens=16")
+    options = (
+        "run.steps=4",
+        "distill.per_group=2",
+        "merge.interval=1",
+        "extractor.batch_size=2",
+        "extractor.sampling.max_new_tokens=16",
+    )
     train(parity_config(run, f"extractor.model.path={garbage}", *options))
     steps = records(run, "step")
     assert sum(record["experience"].get("unparsable", 0) for record in steps) == 4 * 4
@@ -86,8 +92,10 @@ def test_an_extractor_that_writes_garbage_for_ever_is_counted_and_survived(tmp_p
 
 def test_an_actor_whose_context_is_too_small_ends_its_episodes(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(parity_config(run, "actor.model.max_context=16"))
-    assert records(run, "step")[0]["rollout"]["free"]["actions"] == 0.0
+    train(parity_config(run, "actor.model.max_context=22"))
+    played = records(run, "step")[0]["rollout"]["free"]
+    assert played["actions"] == 1.0  # a game is two
+    assert played["overlong"] == played["n"] * (1 - played["success"])
     assert (run / "summary.json").exists()
 
 

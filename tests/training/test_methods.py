@@ -123,7 +123,7 @@ def test_exp_only_leaves_the_actor(tmp_path: Path) -> None:
 
 def test_all_guided_has_no_free_half(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(parity_config(run, "run.method=all_guided", "run.steps=4", *KEPT))
+    train(parity_config(run, "run.method=all_guided", "credit.rule=outcome", "run.steps=4", *KEPT))
     assert conditions(run)[0] == {"free"}
     assert {"guided"} in conditions(run)[1:]
     assert changed(run, "actor", 4)

@@ -72,7 +72,7 @@ def check_env(suite: Suite, *, episodes: int = 4, seed: int = 0, timeout: float 
     elif outcome:
         _check_closing(suite, report, crew, timeout)
         if report.ok:
-            _play(suite, outcome, episodes, seed, max(timeout, suite.step_seconds + 1), report)
+            _play(suite, outcome, episodes, seed, timeout if suite.step_seconds < timeout else suite.step_seconds + 1, report)
     crew.stop()
     return report
 
