@@ -1,6 +1,6 @@
 """How many answers of an extractor can be taken as they stand, with and without constrained decoding?
 
-    python -m benchmarks.constrained_operations                     32 episodes, SmolLM2, about five minutes on two quiet cores
+    python -m benchmarks.constrained_operations                     32 episodes, SmolLM2, not timed on quiet cores yet
     python -m benchmarks.constrained_operations --episodes 64 --model Qwen/Qwen3-0.6B
 
 Episodes of the shipped config `smollm2_minihack`, played by chance from fixed seeds; half of them pretend to have been shown an entry, so
