@@ -1,6 +1,6 @@
 """How many answers of an extractor can be taken as they stand, with and without constrained decoding?
 
-    python -m benchmarks.constrained_operations                     32 episodes, SmolLM2, about five minutes on two quiet cores
+    python -m benchmarks.constrained_operations                     32 episodes, SmolLM2, not timed on quiet cores yet
     python -m benchmarks.constrained_operations --episodes 64 --model Qwen/Qwen3-0.6B
 
 Episodes of the shipped config `smollm2_minihack`, played by chance from fixed seeds; half of them pretend to have been shown an entry, so
@@ -17,7 +17,7 @@ from complementary_rl.config_file import load_config
 from complementary_rl.configs import find_config
 from complementary_rl.envs.protocol import Suite, TextEnv
 from complementary_rl.envs.registry import configured_suite
-from complementary_rl.experience.extractor import Distilled, Extractor
+from complementary_rl.experience.extractor import Distilled
 from complementary_rl.experience.transcript import Transcript
 from complementary_rl.seeds import rng
 from complementary_rl.training.session import open_extractor
@@ -46,30 +46,34 @@ def main() -> None:
 
 
 async def _measure(config: Config, episodes: int, show: int) -> None:
+    """Print a line after every batch, for all answers so far."""
     suite = configured_suite(config.env)
+    transcripts = _played(suite, episodes)
     engine, extractor = open_extractor(config, suite.instructions_for)
     start = perf_counter()
+    answers: list[Distilled] = []
     try:
-        answers = await _read(extractor, _played(suite, episodes))
+        for first in range(0, episodes, _BATCH):
+            read = await extractor.distill(transcripts[first : first + _BATCH], {1: _ENTRY})
+            answers += [answer for answer in read if isinstance(answer, Distilled)]
+            print(
+                f"constrained={config.extractor.constrained!s:<5} {_summary(answers)}, {perf_counter() - start:.0f} s", flush=True
+            )
     finally:
         engine.close()
-    seconds, tokens = perf_counter() - start, sum(len(answer.generation.token_ids) for answer in answers)
-    parsable, well_formed = (sum(getattr(answer.parsed, name) for answer in answers) for name in ("parsable", "well_formed"))
-    kinds = Counter(operation.kind for answer in answers for operation in answer.parsed.operations)
-    cut_off = sum(answer.generation.stop_reason == "length" for answer in answers)
-    print(
-        f"constrained={config.extractor.constrained!s:<5} answers {len(answers)}, as they stand {well_formed}, with repairs {parsable}, "
-        f"cut off {cut_off}, operations {dict(kinds)}, {tokens} tokens, {seconds:.0f} s",
-        flush=True,
-    )
     for answer in answers[:show]:
         print(f"    {extractor.text(answer.generation)!r}", flush=True)
 
 
-async def _read(extractor: Extractor, transcripts: list[Transcript]) -> list[Distilled]:
-    batches = [transcripts[first : first + _BATCH] for first in range(0, len(transcripts), _BATCH)]
-    read = [await extractor.distill(batch, {1: _ENTRY}) for batch in batches]
-    return [answer for batch in read for answer in batch if isinstance(answer, Distilled)]
+def _summary(answers: list[Distilled]) -> str:
+    parsable, well_formed = (sum(getattr(answer.parsed, name) for answer in answers) for name in ("parsable", "well_formed"))
+    kinds = Counter(operation.kind for answer in answers for operation in answer.parsed.operations)
+    cut_off = sum(answer.generation.stop_reason == "length" for answer in answers)
+    tokens = sum(len(answer.generation.token_ids) for answer in answers)
+    return (
+        f"answers {len(answers)}, as they stand {well_formed}, with repairs {parsable}, cut off {cut_off}, operations {dict(kinds)}, "
+        f"{tokens} tokens"
+    )
 
 
 def _played(suite: Suite, episodes: int) -> list[Transcript]:
