@@ -60,7 +60,7 @@ def free_memory(device: torch.device) -> int:
         return int(torch.cuda.mem_get_info(device)[0])
     import psutil
 
-    return min(int(psutil.virtual_memory().available), _container_limit())  # type: ignore[no-untyped-call]
+    return min(int(psutil.virtual_memory().available), _container_limit())
 
 
 def _container_limit() -> int:
