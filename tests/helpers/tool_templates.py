@@ -1,7 +1,5 @@
 """Chat templates that offer tools, in the conventions of three families: name → (family of the tokenizer, template)."""
 
-from helpers.chat_tokenizers import LLAMA2
-
 QWEN_TOOLS = """{%- if tools %}
 {{- '<|im_start|>system\\n# Tools\\n<tools>' }}{% for tool in tools %}{{ '\\n' + tool | tojson }}{% endfor %}
 {{- '\\n</tools>\\nCall them so:\\n<tool_call>\\n{"name": <name>, "arguments": <object>}\\n</tool_call><|im_end|>\\n' }}
@@ -62,4 +60,3 @@ UNKNOWN_CALLS = QWEN_TOOLS.replace(
     '{"name": "\' + call.function.name + \'", "arguments": ', "<function=' + call.function.name + '>"
 )
 NO_ANSWERS = QWEN_TOOLS.replace("message.role == 'tool'", "message.role == 'tool' and raise_exception('no tool role')")
-WITHOUT_TOOLS = LLAMA2

@@ -14,12 +14,13 @@ from complementary_rl.config import LoraConfig, ModelConfig
 from complementary_rl.engines.factory import make_device, make_local_engine
 from complementary_rl.engines.local.loading import GIB, load_tokenizer, model_need
 from complementary_rl.engines.memory import free_memory
-from complementary_rl.engines.protocol import Engine, LossInputs, LossOutput, LossTerm, OptimParams, SampleRequest, SamplingParams
-from complementary_rl.engines.protocol import TrainingSample as Sample
+from complementary_rl.engines.protocol import Engine, LossTerm, OptimParams, SampleRequest, SamplingParams, TrainingSample
 from complementary_rl.errors import UserError
 from complementary_rl.models.names import resolve
+from complementary_rl.objectives.distillation import NextTokenLoss
+from complementary_rl.objectives.samples import generation_sample
 from complementary_rl.prompts import PromptSet
-from complementary_rl.types import Generation, Message, TokenIds
+from complementary_rl.types import Message, TokenIds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -146,7 +147,7 @@ async def _try_out(check: ModelCheck, engine: Engine, prompt: TokenIds, toleranc
     start = time.perf_counter()
     generations = await engine.sample(requests, SamplingParams(max_new_tokens=NEW_TOKENS))
     sampled, sampling = sum(len(generation.token_ids) for generation in generations), time.perf_counter() - start
-    samples = [_sample(generation) for generation in generations]
+    samples = [generation_sample(generation, advantage=1.0, weight=1.0) for generation in generations]
     worst = _disagreement(samples, [row.tolist() for row in await engine.logprobs(samples)])
     check.add(
         "agreement",
@@ -155,7 +156,7 @@ async def _try_out(check: ModelCheck, engine: Engine, prompt: TokenIds, toleranc
         + ("" if worst <= tolerance else "; importance ratios would be wrong: set model.dtype float32 or another model.attention"),
     )
     start = time.perf_counter()
-    metrics = await engine.update([LossTerm("check", samples, _Likelihood())], OptimParams(lr=0.0))
+    metrics = await engine.update([LossTerm("check", samples, NextTokenLoss())], OptimParams(lr=0.0))
     training = time.perf_counter() - start
     check.add(
         "speed",
@@ -164,16 +165,6 @@ async def _try_out(check: ModelCheck, engine: Engine, prompt: TokenIds, toleranc
         f"training {metrics['tokens'] / training:.0f} tokens/s; first calls, so an estimate"
         + ("; the gradient is not finite" if metrics["skipped"] else ""),
     )
-
-
-class _Likelihood:
-    """−Σ log π: any gradient will do."""
-
-    needs_reference = False
-    needs_entropy = False
-
-    def __call__(self, inputs: LossInputs) -> LossOutput:
-        return LossOutput(-(inputs.logprobs * inputs.mask).sum(), {})
 
 
 def _dialogue(prompts: str) -> list[Message]:
@@ -201,17 +192,6 @@ def _as_played(codec: ChatCodec, tokenizer: "PreTrainedTokenizerBase", messages:
     return ids
 
 
-def _sample(generation: Generation) -> Sample:
-    before, new = len(generation.prompt_ids), len(generation.token_ids)
-    return Sample(
-        generation.prompt_ids + generation.token_ids,
-        (False,) * before + (True,) * new,
-        (0.0,) * before + generation.logprobs,
-        advantage=1.0,
-        weight=1.0,
-    )
-
-
-def _disagreement(samples: Sequence[Sample], scored: Sequence[Sequence[float]]) -> float:
+def _disagreement(samples: Sequence[TrainingSample], scored: Sequence[Sequence[float]]) -> float:
     pairs = zip(samples, scored, strict=True)
     return max(abs(a - b) for sample, row in pairs for a, b in zip(sample.logprobs, row, strict=True))
