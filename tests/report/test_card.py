@@ -85,6 +85,7 @@ def test_the_licence_is_that_of_the_base(tmp_path: Path) -> None:
     assert licence_of(str(base)) == "mit"
     (base / "README.md").write_text("license: mit\n")
     assert licence_of(str(base)) == "unknown"
+    assert [licence_of(name) for name in ("embedded:actor", "packaged:smollm2")] == ["apache-2.0"] * 2
 
 
 def test_a_configuration_cannot_break_out_of_its_block(run: Path, tmp_path: Path) -> None:

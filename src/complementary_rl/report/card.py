@@ -7,7 +7,7 @@ from pathlib import Path
 
 from complementary_rl.config import Config
 from complementary_rl.config_file import dump_config
-from complementary_rl.models.embedded import PREFIX
+from complementary_rl.models.names import known_models
 from complementary_rl.report.rundir import RunData, read_run, read_summary
 from complementary_rl.report.summary import MethodSummary, arm_order
 from complementary_rl.report.svg import smooth
@@ -16,6 +16,7 @@ CURVE = "success.png"
 UNKNOWN = "unknown"
 """How the hub calls a licence that nobody named."""
 PACKAGE_LICENCE = "apache-2.0"
+"""Of every model that has a name here, shipped or packaged."""
 _ADAPTER = "adapter_config.json"
 _SMOOTH_SHARE = 25
 _COLOURS = {"guided": "#c2410c", "free": "#1d4ed8"}
@@ -54,7 +55,7 @@ def write_card(folder: Path, run: Path, config: Config) -> Path:
 
 def licence_of(base: str) -> str:
     """The licence in the card of a base model's folder; `UNKNOWN` for hub names and where it says none."""
-    if base.startswith(PREFIX):
+    if base in known_models():
         return PACKAGE_LICENCE
     card = Path(base).expanduser() / "README.md"
     if not card.is_file():
@@ -74,13 +75,13 @@ def _base_model(folder: Path, config: Config) -> str:
 
 def _on_hub(base: str) -> bool:
     return (
-        not base.startswith(PREFIX) and not Path(base).expanduser().exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", base) is not None
+        base not in known_models() and not Path(base).expanduser().exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", base) is not None
     )
 
 
 def _told(base: str) -> str:
     """The base model without the path it had on this machine."""
-    return f"`{base}`" if base.startswith(PREFIX) or _on_hub(base) else f"`{Path(base).name}`, a local folder"
+    return f"`{base}`" if base in known_models() or _on_hub(base) else f"`{Path(base).name}`, a local folder"
 
 
 def _front_matter(folder: Path, base: str) -> str:
