@@ -17,8 +17,8 @@ POOL = 8
 Row = tuple[list[int], list[int]]
 
 
-def encode(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, dialogue: list[str]) -> Row:
-    """Ids and labels of a dialogue; only what the assistant says (its end of turn included) is a label."""
+def encode(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, dialogue: list[str], *, whole: bool = False) -> Row:
+    """Ids and labels of a dialogue; only what the assistant says (its end of turn included) is a label, or with `whole` all of it."""
     ids = list(codec.open([Message("user", dialogue[0])]))
     labels = [IGNORED] * len(ids)
     for i in range(1, len(dialogue), 2):
@@ -29,7 +29,7 @@ def encode(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, dialogue: list[
             new = codec.extend(tuple(said), [Message("user", dialogue[i + 1])])
             ids += new
             labels += [IGNORED] * len(new)
-    return ids, labels
+    return ids, list(ids) if whole else labels
 
 
 def clone(
@@ -59,7 +59,7 @@ def clone(
     )
     model = LlamaForCausalLM(config)
     rng = np.random.Generator(np.random.Philox(seed))
-    _imitate(model, tokenizer, lambda progress: draw(rng, progress), rng, steps=steps, warmup=50, batch=batch, peak=peak)
+    imitate(model, tokenizer, lambda progress: draw(rng, progress), rng, steps=steps, warmup=50, batch=batch, peak=peak)
     return model
 
 
@@ -91,12 +91,12 @@ def lighten(
 
     hold()
     rng = np.random.Generator(np.random.Philox(seed))
-    _imitate(
+    imitate(
         model, tokenizer, lambda progress: draw(rng, progress), rng, steps=steps, warmup=20, batch=batch, peak=peak, after_step=hold
     )
 
 
-def _imitate(
+def imitate(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
     draw: Callable[[float], list[str]],
@@ -106,15 +106,22 @@ def _imitate(
     warmup: int,
     batch: int,
     peak: float,
+    whole_until: float = 0.0,
     after_step: Callable[[], None] = lambda: None,
 ) -> None:
+    """Train on what `draw` gives for the progress in [0, 1]; prints the loss and the time. Up to `whole_until` the model learns to say what
+    the user says too: texts that repeat themselves teach it to copy."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=peak, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda s: min(1.0, (s + 1) / warmup) * 0.5 * (1 + math.cos(math.pi * min(1.0, s / steps)))
     )
     codec = ChatCodec(tokenizer)
     start = time.perf_counter()
-    batches = _batches(lambda progress: encode(codec, tokenizer, draw(progress)), rng, steps, batch)
+
+    def row(progress: float) -> Row:
+        return encode(codec, tokenizer, draw(progress), whole=progress < whole_until)
+
+    batches = _batches(row, rng, steps, batch)
     for step, rows in enumerate(batches):
         width = max(len(ids) for ids, _ in rows)
         ids = torch.full((batch, width), tokenizer.pad_token_id)
@@ -122,7 +129,8 @@ def _imitate(
         for i, (row, label) in enumerate(rows):
             ids[i, : len(row)] = torch.tensor(row)
             labels[i, : len(label)] = torch.tensor(label)
-        hidden = model.model(input_ids=ids, attention_mask=ids != tokenizer.pad_token_id).last_hidden_state[:, :-1]
+        # Padding comes last and has no label, so that a causal model needs no mask for it, which would cost half of the time.
+        hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
         targets = labels[:, 1:]
         wanted = targets != IGNORED
         loss = torch.nn.functional.cross_entropy(model.lm_head(hidden[wanted]), targets[wanted])

@@ -131,6 +131,20 @@ def test_a_hung_environment_costs_one_timeout_and_only_its_own_episode() -> None
     assert not suite.made[0].closed
 
 
+def test_an_environment_that_comes_back_late_is_closed_then() -> None:
+    suite = breaking_on("hang", lambda: hang(0.3))
+    pool = pool_of(suite, timeout=0.1)
+    pool.reset([("a", task(0), 0)])
+    (fault,) = pool.step([("a", "hang")])
+    assert isinstance(fault, EnvironmentFault)
+    assert not suite.made[0].closed
+    pool.close()
+    deadline = time.monotonic() + 2
+    while not suite.made[0].closed and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert suite.made[0].closed
+
+
 def test_more_hung_jobs_than_workers_all_end() -> None:
     pool = pool_of(breaking_on("hang", hang), timeout=0.1, workers=2)
     pool.reset([(f"e{i}", task(i), 0) for i in range(24)])

@@ -33,16 +33,24 @@ class Crew:
         self._workers: list[_Worker] = []
 
     def run(
-        self, job: Callable[[int], T], count: int, timeout: float, *, kinds: Sequence[str] | None = None
+        self,
+        job: Callable[[int], T],
+        count: int,
+        timeout: float,
+        *,
+        kinds: Sequence[str] | None = None,
+        late: Callable[[int], None] = lambda index: None,
     ) -> list[T | EnvironmentFault]:
         """The results of ``job(0) … job(count − 1)``, with a fault in place of those that raised or took over `timeout` seconds.
 
         Jobs of a kind (``kinds[i]``; without, all are of one) of which as many hung as there are threads, and none gave an answer, are
         not tried any more, so that what hangs altogether costs the others about one time limit and not one for every few jobs.
+
+        A job that was left behind and ends after all is followed by ``late(i)``, in its thread; nobody waits for that.
         """
         if not count:
             return []
-        batch = _Batch(job, kinds or [""] * count, self._size)
+        batch = _Batch(job, kinds or [""] * count, self._size, late)
         while len(self._workers) < min(self._size, count):
             self._workers.append(_Worker())
         for worker in self._workers:
@@ -71,8 +79,9 @@ class Crew:
 class _Batch(Generic[T]):
     """The jobs of one `Crew.run`, shared between its threads."""
 
-    def __init__(self, job: Callable[[int], T], kinds: Sequence[str], most_hung: int) -> None:
+    def __init__(self, job: Callable[[int], T], kinds: Sequence[str], most_hung: int, late: Callable[[int], None]) -> None:
         self._job = job
+        self._late = late
         self._kinds = kinds
         self._most_hung = most_hung
         self._lock = threading.Lock()
@@ -97,7 +106,10 @@ class _Batch(Generic[T]):
                 outcome = fault
             except BaseException as error:  # even SystemExit must not end the thread in silence
                 outcome = EnvironmentFault("raised", what_was_raised(error))
-            index = self._take(worker) if self._put(worker, outcome) else None
+            if not self._put(worker, outcome):
+                self._late(index)
+                return
+            index = self._take(worker)
 
     def patience(self, timeout: float) -> float:
         """Seconds until the longest-running job is overdue."""

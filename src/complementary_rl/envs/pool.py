@@ -1,14 +1,14 @@
 """Many environments stepped at once, by threads, such that no environment can take the others with it.
 
 Whatever an environment does wrong becomes an `EnvironmentFault` *value* in place of its result: ``raised``, ``hung`` (thread and
-environment are left behind), ``not_tried`` (all before it of its part hung), ``bad_observation`` (not text, or not the shape the protocol
-asks for), ``bad_reward`` or ``bad_success``.
+environment are left behind, and closed if the call ever returns), ``not_tried`` (all before it of its part hung), ``bad_observation`` (not
+text, or not the shape the protocol asks for), ``bad_reward`` or ``bad_success``.
 """
 
 import math
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -58,7 +58,8 @@ class EnvPool:
                     environment = environments[index] = self._make()
                 return _checked_reset(environment.reset(*jobs[index][1:]))
 
-            outcomes = self._crew.run(begin, len(jobs), self._timeout, kinds=parts)
+            late = _closing(environments)
+            outcomes = self._crew.run(begin, len(jobs), self._timeout, kinds=parts, late=late)
             for (key, _, _), part, environment, outcome in zip(jobs, parts, environments, outcomes, strict=True):
                 if isinstance(outcome, EnvironmentFault):
                     _discard(environment, outcome)
@@ -77,6 +78,7 @@ class EnvPool:
                 len(jobs),
                 self._timeout,
                 kinds=[part for part, _ in playing],
+                late=_closing([environment for _, environment in playing]),
             )
             for (key, _), outcome in zip(jobs, outcomes, strict=True):
                 if isinstance(outcome, EnvironmentFault):
@@ -109,14 +111,20 @@ class EnvPool:
 
 
 def _discard(environment: TextEnv | None, fault: EnvironmentFault) -> None:
-    # A hung environment still has a thread inside it and must not be touched by another.
+    # A hung environment still has a thread inside it and must not be touched by another: that one closes it when it comes out.
     if environment is not None and fault.kind != "hung":
         threading.Thread(target=_close_quietly, args=(environment,), daemon=True).start()
 
 
-def _close_quietly(environment: TextEnv) -> None:
+def _closing(environments: Sequence[TextEnv | None]) -> Callable[[int], None]:
+    """What to do with one of `environments` that hung, once it answers after all."""
+    return lambda index: _close_quietly(environments[index])
+
+
+def _close_quietly(environment: TextEnv | None) -> None:
     try:
-        environment.close()
+        if environment is not None:
+            environment.close()
     except Exception:
         # It has just been reported as faulty and is not used again: that it cannot close either changes nothing.
         return
