@@ -22,7 +22,7 @@ from complementary_rl.envs.protocol import StepResult, Suite, TextEnv
 from complementary_rl.envs.registry import make_suite, suite_names
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed
-from complementary_rl.types import Task
+from complementary_rl.types import Split, Task
 
 
 def main() -> None:
@@ -45,10 +45,7 @@ def row(name: str, episodes: int, seeds: int, **options: Any) -> list[str]:
         return [name, *["–"] * 2, wanted(error), *["–"] * 5]
     train, heldout = suite.tasks("train"), suite.tasks("heldout")
     clock = Clock(suite.make_env())
-    rounds = [
-        [(train[(seed * episodes + i) % len(train)], derive_seed("benchmark", seed, i)) for i in range(episodes)]
-        for seed in range(seeds)
-    ]
+    rounds = rounds_of(suite, "train", episodes, seeds)
     chance, _ = success(suite, clock, rounds, expert=False)
     has_expert = suite.expert(*rounds[0][0]) is not None
     best, actions = success(suite, clock, rounds, expert=True) if has_expert else ("–", "–")
@@ -66,6 +63,15 @@ def row(name: str, episodes: int, seeds: int, **options: Any) -> list[str]:
     ]
 
 
+def rounds_of(suite: Suite, split: Split, episodes: int, seeds: int) -> list[list[tuple[Task, int]]]:
+    """The episodes (task, seed) of each of `seeds` seeds; each plays the tasks that follow those of the one before."""
+    tasks = suite.tasks(split)
+    return [
+        [(tasks[(seed * episodes + i) % len(tasks)], derive_seed("benchmark", seed, i)) for i in range(episodes if tasks else 0)]
+        for seed in range(seeds)
+    ]
+
+
 def wanted(error: UserError) -> str:
     """What a suite wants, short enough for a table: the command to run, or what is said first."""
     return str(error).splitlines()[0].rpartition("run: ")[2].partition("; ")[0]
@@ -78,8 +84,11 @@ def success(suite: Suite, env: TextEnv, rounds: list[list[tuple[Task, int]]], *,
         outcomes = [play_episode(suite, env, task, seed, player(suite, task, seed, expert=expert)) for task, seed in episodes]
         shares.append(float(np.mean([outcome.success for outcome in outcomes])))
         actions += [outcome.actions for outcome in outcomes if outcome.success]
-    text = f"{np.mean(shares):.2f} ({min(shares):.2f}–{max(shares):.2f})"
-    return text, f"{np.mean(actions):.1f}" if actions else "–"
+    return spread_of(shares), f"{np.mean(actions):.1f}" if actions else "–"
+
+
+def spread_of(shares: list[float]) -> str:
+    return f"{np.mean(shares):.2f} ({min(shares):.2f}–{max(shares):.2f})"
 
 
 def player(suite: Suite, task: Task, seed: int, *, expert: bool) -> Player:

@@ -35,7 +35,9 @@ _LOST = re.compile(r"episode (\S+) lost, environment (\w+):")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=48, help=f"of {GROUPS * MEMBERS} episodes each; memory grows once, in the first quarter")
+    parser.add_argument(
+        "--steps", type=int, default=48, help=f"of {GROUPS * MEMBERS} episodes each; memory grows once, in the first quarter"
+    )
     parser.add_argument("--share", type=float, default=0.1, help="of the episodes that meet a fault")
     parser.add_argument("--timeout", type=float, default=0.3, help="seconds that a step of an environment may take")
     parser.add_argument("--growth", type=float, default=0.02, help="most that the last quarter may need above the second")
