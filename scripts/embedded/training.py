@@ -140,7 +140,7 @@ def imitate(
         optimiser.step()
         schedule.step()
         after_step()
-        if step % 100 == 0 or step == steps - 1:
+        if step % min(100, max(1, steps // 10)) == 0 or step == steps - 1:
             print(f"step {step:5d}  loss {loss.item():.3f}  {time.perf_counter() - start:5.0f} s", flush=True)
 
 

@@ -15,7 +15,8 @@ class Level:
 
     `des_file` makes its description for NetHack's level compiler. `size` is (width, height) of the part of the screen it takes
     and `origin` its top left (column, row), None for a centred map. `keys` says whether there are things to pick up and a door
-    to unlock. `description` tells goal and hazards: the actor reads it, and experience is found by it. `hint` goes into the rules.
+    to unlock, `boulders` whether there are some to push. `description` tells goal and hazards: the actor reads it, and experience is
+    found by it. `hint` goes into the rules.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Level:
     size: tuple[int, int]
     origin: tuple[int, int] | None = None
     keys: bool = False
+    boulders: bool = False
     hint: str = ""
 
 
@@ -122,6 +124,7 @@ def _river() -> Level:
         "bridge. Hazards: the water, and boulders that get stuck.",
         des_file=des_file,
         size=(25, 7),
+        boulders=True,
         hint="You push a boulder by moving into it. A boulder pushed into water fills that cell, and then you can walk over it.",
     )
 

@@ -5,10 +5,12 @@ from typing import Any
 
 from complementary_rl.envs.minihack.actions import perform
 from complementary_rl.envs.minihack.compass import STEPS
+from complementary_rl.envs.minihack.explorer import explore
 from complementary_rl.envs.minihack.game import NEEDS, Game, LevelGame, compile_level, map_origin
 from complementary_rl.envs.minihack.levels import LEVELS, Level
 from complementary_rl.envs.minihack.view import OBSERVE, View, check_look
-from complementary_rl.envs.protocol import StepResult, Suite
+from complementary_rl.envs.playing import scripted
+from complementary_rl.envs.protocol import Policy, StepResult, Suite
 from complementary_rl.errors import UserError
 from complementary_rl.seeds import derive_seed
 from complementary_rl.types import Split, Task
@@ -110,6 +112,12 @@ class MiniHackLevels(SeededLevels):
         hint = f" {self.level.hint}" if self.level.hint else ""
         self.instructions = _RULES.format(turns=max_turns, hint=hint, told=_TOLD[view]) + (_KEY_RULES if self.level.keys else "")
         self.draw_tasks(self.level.description, seed)
+
+    def expert(self, task: Task, seed: int) -> Policy | None:
+        """A hero who explores and reads what an actor reads; None where boulders are to be pushed, and without the whole map."""
+        if self.view != "map" or self.crop or self.level.boulders:
+            return None
+        return scripted(lambda opening: explore(opening, self.level.size))
 
     def make_env(self) -> "MiniHackEnv":
         return MiniHackEnv(self)
