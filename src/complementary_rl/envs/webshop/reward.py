@@ -14,7 +14,8 @@ from rapidfuzz import fuzz, utils
 
 from complementary_rl.envs.webshop.catalogue import Product
 
-# An option that contains one of these words counts as that colour; the first in this order decides. Part of the original's rules.
+# An option that contains one of these words counts as that colour; the first in this order decides. Words and order are the original's:
+# rewards cannot agree without them.
 COLOURS = (
     "alabaster", "apricot", "aqua", "ash", "asphalt", "azure", "banana", "beige", "black", "blue", "blush", "bordeaux",
     "bronze", "brown", "burgundy", "camel", "camo", "caramel", "champagne", "charcoal", "cheetah", "chestnut", "chocolate",
