@@ -16,8 +16,9 @@ from benchmarks.synthetic import print_machine, print_table
 from complementary_rl.envs.protocol import Policy
 from complementary_rl.envs.swe.episode import RepositoryEnv
 from complementary_rl.envs.swe.suite import Swe
-from complementary_rl.types import Task
+from complementary_rl.types import Split, Task
 
+SPLITS: tuple[Split, ...] = ("train", "heldout")
 _COMMANDS = ("bash true", "bash grep -rn def .", "bash python -c 'import json'", "view .")
 _REPEATED = 3
 
@@ -25,17 +26,19 @@ _REPEATED = 3
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", help="a folder of tasks")
+    parser.add_argument("--split", choices=["train", "heldout"], help="one of the two; both without")
     parser.add_argument("--test-seconds", type=int, default=300, help="the longest time for all tests")
     options = parser.parse_args()
     print_machine()
     suite = Swe(options.data, test_seconds=options.test_seconds, command_seconds=60)
     seconds: dict[str, list[float]] = defaultdict(list)
-    tasks = [*suite.tasks("train"), *suite.tasks("heldout")]
+    tasks = [task for split in SPLITS if options.split in (None, split) for task in suite.tasks(split)]
     rewards: dict[str, list[float]] = {"expert": [], "nobody": []}
     env = suite.make_env()
     for task in tasks:
         rewards["expert"].append(play(env, task, suite.expert(task, 0), seconds, "submit, solved"))
         rewards["nobody"].append(play(env, task, lambda _: "submit", seconds, "submit, not solved"))
+        print(f"{task.id}: expert {rewards['expert'][-1]:g}, nobody {rewards['nobody'][-1]:g}", flush=True)
         env.reset(task, 0)
         for action in _COMMANDS * _REPEATED:
             timed(env, action, seconds, action)
