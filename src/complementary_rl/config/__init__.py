@@ -124,8 +124,8 @@ class Config(Section):
         ):
             if model.engine == "ray" and model.model.device != "auto":
                 raise ValueError(
-                    f"{name}.model.device is {model.model.device!r}, but with engine 'ray' a process has the devices that Ray gives it: leave "
-                    f"it out and set cluster.{name}.train_gpus and sample_gpus"
+                    f"{name}.model.device is {model.model.device!r}, but with engine 'ray' processes have the devices that Ray gives them: "
+                    f"leave it out and set cluster.{name}.train_gpus and sample_gpus"
                 )
             if model.engine == "local" and workers != WorkersConfig():
                 raise ValueError(f"cluster.{name} is set, but {name}.engine is 'local'; set {name}.engine = 'ray', or leave it out")

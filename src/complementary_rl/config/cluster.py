@@ -19,7 +19,7 @@ class WorkersConfig(Section):
 
 
 class ClusterConfig(Section):
-    """Ray, where `actor.engine` or `extractor.engine` asks for it. None of it changes what is computed beyond rounding, so that a run may be
+    """Ray, where `actor.engine` or `extractor.engine` asks for it. Nothing here changes what is computed beyond rounding: a run may be
     resumed with other values."""
 
     address: str | None = None
