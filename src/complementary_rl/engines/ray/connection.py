@@ -54,6 +54,7 @@ def check_room(name: str, workers: WorkersConfig) -> None:
 
 def _start(ray: Any, cluster: ClusterConfig) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of all ranks that lose the same one the first has told enough
     # Ray's processes run at nice 15: beside any other work they would hardly run at all, and look hung.
     os.environ.setdefault("RAY_worker_niceness", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
