@@ -30,8 +30,8 @@ def run_directory(config: Config) -> Path:
 def train(config: Config, *, resume: bool = False, on_record: OnRecord = lambda record: None, command: str = "") -> RunSummary:
     """Train to `run.steps`, evaluate, write `summary.json`. Blocks; see `open_session` for the errors of a bad start.
 
-    An interrupt (KeyboardInterrupt) leaves the last checkpoint in place; `resume` continues from it. SIGTERM, by which a scheduler takes its
-    machine back, lets the step end and writes a checkpoint first; a second one is as final as it usually is.
+    An interrupt (KeyboardInterrupt) leaves the last checkpoint in place; `resume` continues from it. SIGTERM, by which a scheduler takes
+    its machine back, becomes one at the end of the step, behind a checkpoint; a second SIGTERM is as final as it usually is.
     """
     if config.log.tensorboard:
         check_tensorboard()
