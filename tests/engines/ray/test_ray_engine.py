@@ -30,14 +30,14 @@ from complementary_rl.errors import InfrastructureError, UserError
 from complementary_rl.objectives.distillation import NextTokenLoss
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(900)]
 
 OPTIM = OptimParams(lr=1e-3, max_tokens_per_microbatch=40)
 CLUSTER = ClusterConfig(
     actor=WorkersConfig(train=2, sample=2),
     extractor=WorkersConfig(train=1, sample=1),
     snapshot_interval=2,
-    timeout=240,
+    timeout=600,
     heartbeat=60,
     fault_budget=4,
 )

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from complementary_rl.training.run import export_run, train
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.timeout(900)]
 
 ON_RAY = (
     "actor.engine=ray",

@@ -128,7 +128,7 @@ class SamplerPool:
         while True:
             if self._closed:
                 raise InfrastructureError(f"the samplers of the {self._name} were closed while they computed") from fault
-            self._samplers[index].kill()
+            self._samplers[index].kill(fault)
             self._recoveries.spend(fault)
             fresh = self._samplers[index] = self._new(index)
             try:
