@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from complementary_rl.config.cluster import ClusterConfig, WorkersConfig
 from complementary_rl.config.experience import (
     BankConfig,
     CreditConfig,
@@ -19,6 +20,7 @@ from complementary_rl.config.experience import (
 from complementary_rl.config.models import (
     ActorConfig,
     EarlierThinking,
+    EngineName,
     ExtractorConfig,
     LoraConfig,
     ModelConfig,
@@ -35,10 +37,12 @@ __all__ = [
     "ActorConfig",
     "BankConfig",
     "CheckpointConfig",
+    "ClusterConfig",
     "Config",
     "CreditConfig",
     "DistillConfig",
     "EarlierThinking",
+    "EngineName",
     "EnvConfig",
     "EvalConfig",
     "ExtractorConfig",
@@ -57,6 +61,7 @@ __all__ = [
     "Section",
     "SelfDistillationConfig",
     "ToolConfig",
+    "WorkersConfig",
 ]
 
 
@@ -77,6 +82,7 @@ class Config(Section):
     gate: GateConfig = GateConfig()
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    cluster: ClusterConfig = ClusterConfig()
     log: LogConfig = LogConfig()
 
     @model_validator(mode="after")
@@ -112,4 +118,15 @@ class Config(Section):
             raise ValueError(
                 f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups"
             )
+        for name, model, workers in (
+            ("actor", self.actor, self.cluster.actor),
+            ("extractor", self.extractor, self.cluster.extractor),
+        ):
+            if model.engine == "ray" and model.model.device != "auto":
+                raise ValueError(
+                    f"{name}.model.device is {model.model.device!r}, but with engine 'ray' processes have the devices that Ray gives them: "
+                    f"leave it out and set cluster.{name}.train_gpus and sample_gpus"
+                )
+            if model.engine == "local" and workers != WorkersConfig():
+                raise ValueError(f"cluster.{name} is set, but {name}.engine is 'local'; set {name}.engine = 'ray', or leave it out")
         return self

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from complementary_rl.config.section import Section
 
+EngineName = Literal["local", "ray"]
 RatioForm = Literal["sequence", "sequence_mean", "token"]
 EarlierThinking = Literal["keep", "drop"]
 Overlong = Literal["mask", "zero", "train"]
@@ -75,6 +76,8 @@ class ActorConfig(Section):
 
     model: ModelConfig = ModelConfig(path="embedded:actor")
     """Weights and tokenizer."""
+    engine: EngineName = "local"
+    """`local`: in this process. `ray` (extra `ray`): trainer ranks and samplers as processes of [cluster], on one machine or many."""
     sampling: SamplingConfig = SamplingConfig()
     """Sampling while training."""
     optim: OptimConfig = OptimConfig()
@@ -118,6 +121,8 @@ class ExtractorConfig(Section):
 
     model: ModelConfig = ModelConfig(path="embedded:extractor")
     """Weights and tokenizer."""
+    engine: EngineName = "local"
+    """`local`: in this process. `ray` (extra `ray`): trainer ranks and samplers as processes of [cluster], on one machine or many."""
     sampling: SamplingConfig = SamplingConfig(max_new_tokens=8192)
     """Sampling of operations, merges and answers."""
     optim: OptimConfig = OptimConfig()

@@ -1,13 +1,14 @@
 """From configuration to engine: where the weights are, on which device, and whether they can be used for chat."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from complementary_rl.chat.codec import ChatCodec
-from complementary_rl.config import ModelConfig
+from complementary_rl.config import ClusterConfig, ModelConfig, WorkersConfig
 from complementary_rl.engines.local.engine import LocalEngine
-from complementary_rl.engines.local.loading import first_line, load_model, load_tokenizer
+from complementary_rl.engines.local.loading import check_vocabulary, first_line, load_model, load_tokenizer, read_config
 from complementary_rl.engines.local.lora import add_adapters
 from complementary_rl.engines.local.shared_base import share_base
 from complementary_rl.engines.protocol import Engine
@@ -34,11 +35,7 @@ def make_local_engine(
     tokenizer = load_tokenizer(path)
     stop_ids = ChatCodec(tokenizer).stop_ids
     weights = _on_base_of(beside, model) or load_model(path, model, device, keep_reference=keep_reference)
-    embedded = weights.get_input_embeddings().weight.shape[0]
-    if len(tokenizer) > embedded:
-        raise UserError(
-            f"{path}: the tokenizer has {len(tokenizer)} tokens but the model embeds {embedded}; they do not belong together"
-        )
+    check_vocabulary(path, tokenizer, weights)
     return LocalEngine(
         name,
         weights,
@@ -51,14 +48,42 @@ def make_local_engine(
     )
 
 
+def make_ray_engine(name: str, model: ModelConfig, cluster: ClusterConfig, *, keep_reference: bool = False) -> Engine:
+    """Put an engine on Ray around a model, named "actor" or "extractor", with the processes that `cluster` gives it.
+
+    Raises UserError as `make_local_engine`, and when Ray is not installed, cannot be joined, or has not the resources.
+    """
+    from complementary_rl.engines.ray.connection import check_room, connect, disconnect
+
+    path = resolve(model.path)
+    if Path(path).is_dir() and ":" not in model.path:
+        model = model.model_copy(update={"path": str(Path(path).absolute())})
+    tokenizer = load_tokenizer(path)
+    max_context = _max_context(path, read_config(path), model.max_context)
+    workers: WorkersConfig = getattr(cluster, name)
+    connect(cluster)
+    try:
+        check_room(name, workers)
+        from complementary_rl.engines.ray.engine import RayEngine
+    except BaseException:
+        disconnect()
+        raise
+    return RayEngine(
+        name, model, tokenizer, max_context=max_context, workers=workers, cluster=cluster, keep_reference=keep_reference
+    )
+
+
 def _on_base_of(beside: tuple[ModelConfig, Engine] | None, model: ModelConfig) -> Any | None:
     """A model over the frozen weights of the engine `beside`, with adapters of its own; None where they differ in more than adapters."""
     if beside is None or model.lora is None:
         return None
     settings, engine = beside
-    if settings.lora is None or settings.model_copy(update=_OWN) != model.model_copy(update=_OWN):
+    if (
+        not isinstance(engine, LocalEngine)
+        or settings.lora is None
+        or settings.model_copy(update=_OWN) != model.model_copy(update=_OWN)
+    ):
         return None
-    assert isinstance(engine, LocalEngine)
     base = share_base(engine.model)
     add_adapters(base, model.lora)
     return base

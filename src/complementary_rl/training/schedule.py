@@ -192,6 +192,9 @@ class Schedule:
         }
         if len(session.parts) > 1:
             record["parts"] = {part.name: self._part_metrics(part.name, trajectories) for part in session.parts}
+        for engine in session.engines:
+            for message in engine.take_events():
+                self._event(step, message)
         if session.manager is not None:
             record["experience"] = session.manager.take_metrics()
             for message in session.manager.take_events():

@@ -168,7 +168,8 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
 
 def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
     """The actor with its codec and prompts."""
-    actor = make_engine("actor", config.actor.model)
+    cluster = config.cluster if config.actor.engine == "ray" else None
+    actor = make_engine("actor", config.actor.model, cluster=cluster)
     return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
 
 
@@ -179,7 +180,8 @@ def open_extractor(
     has not computed yet, where both are adapters on the same one."""
     prompts = PromptSet.load(config.extractor.prompts)
     beside = None if actor is None else (config.actor.model, actor)
-    engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference, beside=beside)
+    cluster = config.cluster if config.extractor.engine == "ray" else None
+    engine = make_engine("extractor", config.extractor.model, cluster=cluster, keep_reference=keep_reference, beside=beside)
     try:
         if config.extractor.constrained:
             check_constrained_decoding(engine.tokenizer)
