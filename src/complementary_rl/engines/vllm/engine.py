@@ -127,6 +127,7 @@ class VllmEngine:
     def _sample(self, requests: list[SampleRequest], params: SamplingParams) -> list[Generation]:
         with self._gate.sampling():
             version = self.version
+            self._serving.look_for_restarts()
             futures = [self._requests.submit(self._generate, request, params, version) for request in requests]
             try:
                 return [future.result() for future in futures]

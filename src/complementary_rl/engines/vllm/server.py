@@ -19,6 +19,9 @@ _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MAN
 _KEY = "VLLM_API_KEY"
 """Environment variable of the key, as on the server's side."""
 
+_BORN = "process_start_time_seconds"
+"""Metric that every Prometheus client exports on Linux."""
+
 
 class ServerFault(Exception):
     """A server did not do what it should have been able to do."""
@@ -52,7 +55,19 @@ class Server:
         """Send `body` as JSON; what comes back, None if empty."""
         return self._call("POST", path, {} if body is None else body)
 
+    def born(self) -> float | None:
+        """When its process began, by its metrics; None where they do not say."""
+        lines = self._fetch("GET", "/metrics", None).splitlines()
+        return next((float(line.split()[-1]) for line in lines if line.startswith(_BORN)), None)
+
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        text = self._fetch(method, path, body)
+        try:
+            return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
+        except ValueError as error:
+            raise ServerFault(f"{self.url}{path} answered with broken JSON ({error})") from error
+
+    def _fetch(self, method: str, path: str, body: Mapping[str, Any] | None) -> str:
         make = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = make(self._host, self._port, timeout=self._timeout)
         headers = {"Content-Type": "application/json"}
@@ -70,10 +85,7 @@ class Server:
             connection.close()
         if status >= HTTPStatus.BAD_REQUEST:
             self._refuse(path, status, text)
-        try:
-            return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
-        except ValueError as error:
-            raise ServerFault(f"{self.url}{path} answered with broken JSON ({error})") from error
+        return text
 
     def _refuse(self, path: str, status: int, text: str) -> None:
         message = f"{self.url}{path} refused with HTTP {status}: {_reason(text)}"

@@ -47,6 +47,7 @@ class Serving:
         """How often each was brought back: who sees a fault of before then need not do it again."""
         self._stale: set[Server] = set()
         """Those that may hold other weights than the ones served."""
+        self._born: dict[Server, float | None] = {}
         self._lock = threading.Lock()
         self._served: Weights | None = None
         self._base = ""
@@ -79,7 +80,7 @@ class Serving:
             seen = self._recovered[server]
             try:
                 if server in self._stale:
-                    raise ServerFault(f"{server.url} was left with other weights")
+                    raise ServerFault(f"{server.url} was started again, or left with other weights")
                 answer = server.post("/v1/completions", {"model": self._served.model, **body})
                 choice: dict[str, Any] = answer["choices"][0]
                 return choice
@@ -87,6 +88,18 @@ class Serving:
                 self._recover(server, error, seen)
             except (LookupError, TypeError) as error:
                 self._recover(server, ServerFault(f"{server.url} answered without a choice"), seen, cause=error)
+
+    def look_for_restarts(self) -> None:
+        """Notice servers that were started again since they got the weights: they hold those of the start, and would not tell. (One that
+        lost its adapters tells.)"""
+        if self._adapters:
+            return
+        for server in self._servers:
+            try:
+                if server.born() != self._born[server]:
+                    self._stale.add(server)
+            except (ServerFault, ValueError):  # the requests to come meet the same
+                self._stale.add(server)
 
     def publish(self, folder: Path, version: int) -> None:
         """Serve what is in `folder`. Raises InfrastructureError or ValueError with the old version on every server that answers; before
@@ -127,6 +140,7 @@ class Serving:
     def _load(self, server: Server, weights: Weights) -> None:
         if not self._adapters:
             call = {"method": "reload_weights", "kwargs": {"weights_path": str(weights.folder)}, "timeout": self._settings.timeout}
+            self._born[server] = server.born()
             server.post("/collective_rpc", call)
             server.post("/reset_prefix_cache")
         elif weights.model not in {card["id"] for card in server.get("/v1/models")["data"]}:
