@@ -273,11 +273,14 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         tool_timeout=config.tool.timeout,
         earlier_thinking=config.actor.earlier_thinking,
         max_observation_tokens=config.actor.max_observation_tokens,
+        constrained=config.actor.constrained,
     )
     metrics = MetricsLog(directory / "metrics.jsonl")
     fault_budget = FaultBudget([part.name for part in parts], config.env.fault_budget)
     session = Session(config, directory, flags, suite, pool, actor, runner, metrics, lock, parts, fault_budget)
     try:
+        if config.actor.constrained:
+            check_constrained_decoding(actor.tokenizer)
         check_actor_context(runner, parts, config.actor.sampling.max_new_tokens)
         if flags.experience:
             _add_experience(session)
