@@ -25,10 +25,12 @@ _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Bytes. `held` is needed from start to end; `sampling` is the part of it that an untrained model would need."""
+    """Bytes. `held` is needed from start to end; `sampling` is the part of it that an untrained model would need, `frozen` that which
+    another model with adapters on the same base shares."""
 
     sampling: int
     held: int
+    frozen: int
     kv_cache_per_token: int
     activations_per_token: int
 
@@ -37,10 +39,11 @@ def memory_need(config: Any, parameters: int, trained: int, settings: ModelConfi
     """The need of a model with `parameters` in all and `trained` trained ones; `config` is its transformers configuration."""
     width = getattr(torch, settings.dtype).itemsize
     if settings.lora is None:
+        frozen = 0
         held = (16 + width) * parameters + keep_reference * width * parameters
     else:
-        base = parameters - trained
-        held = width * base + (16 + width) * trained + keep_reference * width * trained
+        frozen = width * (parameters - trained)
+        held = frozen + (16 + width) * trained + keep_reference * width * trained
     hidden, layers = config.hidden_size, config.num_hidden_layers
     heads = getattr(config, "num_attention_heads", 1)  # models without are refused where their layers are looked at
     head_size = getattr(config, "head_dim", None) or hidden // heads
@@ -49,6 +52,7 @@ def memory_need(config: Any, parameters: int, trained: int, settings: ModelConfi
     return MemoryNeed(
         sampling=width * parameters,
         held=held,
+        frozen=frozen,
         kv_cache_per_token=2 * layers * kv_heads * head_size * width,
         activations_per_token=layers * (8 * hidden + 4 * mlp) * 4,
     )

@@ -15,6 +15,7 @@ from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import Config
 from complementary_rl.config_file import config_hash, dump_config
 from complementary_rl.engines import make_engine
+from complementary_rl.engines.factory import check_memory_of
 from complementary_rl.engines.grammar import check_constrained_decoding
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.envs.pool import EnvPool
@@ -260,6 +261,9 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         if not part.tasks:
             raise UserError(f"env.suite: {part.name} has no training tasks; check env.options")
     check_evaluation(parts_of(suite, config.eval.split), config.eval)
+    if flags.experience and (flags.extractor or config.tool.enabled):
+        references = ["extractor"] if config.extractor.kl_coefficient > 0 else []
+        check_memory_of({"actor": config.actor.model, "extractor": config.extractor.model}, references=references)
     actor, codec, prompts = open_models(config)
     pool = EnvPool(suite, timeout=config.env.step_timeout, workers=ENV_WORKERS)
     runner = RolloutRunner(
