@@ -67,8 +67,8 @@ def check_memory_of(models: Mapping[str, ModelConfig], *, references: Collection
         if sum(here.values()) > free:
             told = " and ".join(f"{name} {held / GIB:.1f} GiB" for name, held in here.items())
             raise UserError(
-                f"weights, gradients and optimiser need {told}, and {device} has {free / GIB:.1f} GiB free; train adapters (lora.rank = 16), on "
-                "one base for both models if need be, choose smaller models, or free memory"
+                f"weights, gradients and optimiser need {told}, and {device} has {free / GIB:.1f} GiB free; train adapters "
+                "(lora.rank = 16), on one base for both models if need be, choose smaller models, or free memory"
             )
 
 
