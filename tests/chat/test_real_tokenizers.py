@@ -54,7 +54,7 @@ def test_a_dialogue_turn_by_turn_is_what_the_template_renders(name: str) -> None
     tokenizer = tokenizer_of(name)
     codec = ChatCodec(tokenizer)
     assert codec.check_prefix_stability() == ()
-    said = tuple(tokenizer.encode(SAID[1].content, add_special_tokens=False)) + (tokenizer.eos_token_id,)
+    said = (*tokenizer.encode(SAID[1].content, add_special_tokens=False), tokenizer.eos_token_id)
     ids = codec.open(SAID[:1]) + said
     ids += codec.extend(said, SAID[2:])
     whole = [{"role": message.role, "content": message.content} for message in SAID]
