@@ -16,12 +16,18 @@ from transformers import AutoModelForCausalLM
 
 
 class FakeVllm:
-    """Serves the model in `folder`. `dev_mode`, `lora` and `logprobs_mode` are as on vLLM's command line; `max_model_len` its context."""
+    """Serves the model in `folder`. `dev_mode`, `takes_lora` and `logprobs_mode` are as on vLLM's command line; `max_model_len` its context."""
 
     def __init__(
-        self, folder: Path, *, dev_mode: bool = True, lora: bool = True, logprobs_mode: str = "processed_logprobs", max_model_len: int = 256
+        self,
+        folder: Path,
+        *,
+        dev_mode: bool = True,
+        takes_lora: bool = True,
+        logprobs_mode: str = "processed_logprobs",
+        max_model_len: int = 256,
     ) -> None:
-        self.folder, self.dev_mode, self.lora = folder, dev_mode, lora
+        self.folder, self.dev_mode, self.takes_lora = folder, dev_mode, takes_lora
         self.logprobs_mode, self.max_model_len = logprobs_mode, max_model_len
         self.calls: list[str] = []
         self.bodies: list[dict[str, Any]] = []
@@ -99,9 +105,9 @@ class FakeVllm:
         if path == "/v1/completions":
             self.bodies.append(body)
             return {"object": "text_completion", "choices": [self._complete(**body)]}
-        if path == "/v1/load_lora_adapter" and self.lora:
+        if path == "/v1/load_lora_adapter" and self.takes_lora:
             return self._load_adapter(body["lora_name"], Path(body["lora_path"]))
-        if path == "/v1/unload_lora_adapter" and self.lora:
+        if path == "/v1/unload_lora_adapter" and self.takes_lora:
             if body["lora_name"] not in self.adapters:
                 raise _Refusal(404, f"The lora adapter '{body['lora_name']}' cannot be found.")
             del self.adapters[body["lora_name"]]

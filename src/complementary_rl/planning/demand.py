@@ -72,9 +72,7 @@ def roles(config: Config) -> list[Role]:
     found = [_role("actor", config.actor, config.cluster.actor, batch, keep_reference=False)]
     if config.run.method != "baseline":
         keep = config.extractor.kl_coefficient > 0
-        found.append(
-            _role("extractor", config.extractor, config.cluster.extractor, config.distill.batch_size, keep_reference=keep)
-        )
+        found.append(_role("extractor", config.extractor, config.cluster.extractor, config.distill.batch_size, keep_reference=keep))
     return found
 
 

@@ -63,6 +63,10 @@ class Serving:
                 base = next(card for card in cards if card.get("parent") is None)
                 self._base = base["id"]
                 self._check_logprobs(server)
+                if not self._adapters and server.born() is None:
+                    self._tell(
+                        f"{server.url} does not tell when it began (/metrics): a restart between two requests would go unseen"
+                    )
             except (ServerFault, ValueError, LookupError, StopIteration, TypeError) as error:
                 raise UserError(f"{self._name}.vllm: {server.url} cannot be used as a vLLM server: {error}") from error
             if (held := base.get("max_model_len")) is not None and held < self._max_context:
