@@ -34,7 +34,9 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=8, help="tokens sampled per turn")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    model = ModelConfig(path=options.model, device="cpu", max_context=options.prompt + options.turns * (options.new + options.observation))
+    model = ModelConfig(
+        path=options.model, device="cpu", max_context=options.prompt + options.turns * (options.new + options.observation)
+    )
     local = make_local_engine("actor", model)
     engine = with_vllm(local, model, VllmConfig(urls=(options.url,)))
     print_machine()
