@@ -3,6 +3,7 @@
 DIRECTORY/shards: groups of tensors, `weights` by name and `optimizer` as ``<parameter index>.<key>``
 """
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,9 @@ def _load(directory: Path, tensors: dict[str, Any], *, alone: bool = False) -> N
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
-        dcp.load(tensors, checkpoint_id=directory / _FOLDER, no_dist=alone)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # which is what `alone` asks for
+            dcp.load(tensors, checkpoint_id=directory / _FOLDER, no_dist=alone)
     except CheckpointException as error:
         raise _disk_error(error) from error
 

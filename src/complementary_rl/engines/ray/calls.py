@@ -26,11 +26,12 @@ HEALTH = "health"
 
 
 class WorkerFault(Exception):
-    """A process died, hung, or lost the others. `worker` is the one that told so."""
+    """A process died, hung, or lost the others. `worker` is the one that told so, or that told nothing any more (`hung`)."""
 
-    def __init__(self, worker: "Worker", reason: str) -> None:
+    def __init__(self, worker: "Worker", reason: str, *, hung: bool = False) -> None:
         super().__init__(f"{worker.label} {reason}")
         self.worker = worker
+        self.hung = hung
 
 
 @dataclass(eq=False)
@@ -49,14 +50,18 @@ class Worker:
         """Ask whether it lives, past whatever it computes."""
         return self.handle.ping.options(concurrency_group=HEALTH).remote()
 
-    def kill(self) -> None:
-        """End the process, whatever state it is in."""
+    def kill(self, fault: WorkerFault | None = None) -> None:
+        """End the process; of a `fault` that was its own, whatever state it is in."""
         ray.kill(self.handle, no_restart=True)
-        if self.home is not None:
-            node, pid = self.home
-            # A stopped process does not hear Ray; the resources it holds would be lost.
-            where = NodeAffinitySchedulingStrategy(node, soft=False)
-            ray.remote(_kill_process).options(num_cpus=0, scheduling_strategy=where, max_retries=0).remote(pid)
+        if fault is None or not fault.hung or fault.worker is not self or self.home is None:
+            return
+        # A stopped process does not hear Ray, and would keep its memory and its GPU.
+        node, pid = self.home
+        if node == ray.get_runtime_context().get_node_id():
+            _kill_process(pid)
+        else:
+            there = NodeAffinitySchedulingStrategy(node, soft=False)
+            ray.remote(_kill_process).options(num_cpus=0, scheduling_strategy=there, max_retries=0).remote(pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ class Patience:
                 if late or pulses[worker].silent_for(self.heartbeat):
                     del pending[reference]
                     reason = f"took longer than {self.timeout:g} s" if late else f"gave no sign of life for {self.heartbeat:g} s"
-                    yield worker, WorkerFault(worker, reason)
+                    yield worker, WorkerFault(worker, reason, hung=True)
 
     def all(self, calls: Mapping[Worker, Any]) -> list[Any]:
         """The results in the order of `calls`. Raises the first WorkerFault."""

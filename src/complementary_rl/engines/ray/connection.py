@@ -14,8 +14,8 @@ _ours = False
 
 
 def connect(cluster: ClusterConfig) -> None:
-    """Join Ray, or start it when `cluster.address` is None. To be undone by `disconnect`. Raises UserError when Ray is not installed, cannot
-    be reached, or has fewer CPUs or GPUs than the processes of `cluster` ask for."""
+    """Join Ray, or start it when `cluster.address` is None; to be undone by `disconnect`. Raises UserError when Ray is not installed or
+    cannot be reached."""
     global _engines, _ours
     ray = _import_ray()
     with _lock:
@@ -47,13 +47,16 @@ def check_room(name: str, workers: WorkersConfig) -> None:
     for kind, count in wanted.items():
         if count > there.get(kind, 0.0):
             raise UserError(
-                f"cluster.{name} asks for {count:g} {kind}s and Ray has {there.get(kind, 0.0):g}: one CPU for each process, and the GPUs of "
-                f"train_gpus and sample_gpus; lower them, or join a larger cluster with cluster.address"
+                f"cluster.{name} asks for {count:g} {kind}s and Ray has {there.get(kind, 0.0):g} (one CPU for each process, and GPUs as "
+                "train_gpus and sample_gpus say); lower them, or join a larger cluster with cluster.address"
             )
 
 
 def _start(ray: Any, cluster: ClusterConfig) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of all ranks that lose the same one the first has told enough
+    # Ray's processes run at nice 15: beside any other work they would hardly run at all, and look hung.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if cluster.address is None:
         # Processes may well outnumber cores: what waits for another does not compute.

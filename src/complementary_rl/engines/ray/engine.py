@@ -32,8 +32,7 @@ Result = TypeVar("Result")
 
 
 class RayEngine:
-    """Implements `engines.protocol.Engine` with the processes `workers` of `cluster`; Ray is joined already (`connection.connect`), and left
-    on `close`.
+    """Implements `engines.protocol.Engine` with the processes `workers`. Ray is joined already (`connection.connect`), and left on `close`.
 
     Results equal the local engine's up to the order in which floats are added. Dead and hung processes are replaced and what they were
     asked for is done again, `cluster.fault_budget` times; then InfrastructureError. Directories must be seen by all nodes.

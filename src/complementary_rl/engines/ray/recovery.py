@@ -21,8 +21,8 @@ class Recoveries:
         with self._lock:
             if self._spent == self._limit:
                 raise InfrastructureError(
-                    f"the processes of the {self._name} failed {self._spent + 1} times, more than cluster.fault_budget = {self._limit}; the "
-                    f"last: {fault}. Continue from the last checkpoint with --resume"
+                    f"processes of the {self._name} failed {self._spent + 1} times, cluster.fault_budget = {self._limit}; the last: "
+                    f"{fault}. Continue from the last checkpoint with --resume"
                 ) from fault
             self._spent += 1
 

@@ -54,7 +54,7 @@ class SamplerPool:
             self._patience.meet(self._samplers)
         except WorkerFault as fault:
             raise InfrastructureError(f"the samplers of the {self._name} do not come up: {fault}") from fault
-        self._each("start", {index: () for index in range(len(self._samplers))})
+        self._each("start", dict.fromkeys(range(len(self._samplers)), ()))
 
     def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> list[Generation]:
         """See `Engine.sample`."""
@@ -77,11 +77,11 @@ class SamplerPool:
     def publish(self, version: int, weights: Any) -> None:
         """Serve `weights`, a reference to arrays, as `version`. Raises ValueError or InfrastructureError with the old version serving."""
         everyone = range(len(self._samplers))
-        self._each("stage", {index: (version, weights) for index in everyone})
+        self._each("stage", dict.fromkeys(everyone, (version, weights)))
         self._served = (version, weights)
         self._homes.clear()
         # A sampler that fails here comes back with the new weights staged, and commits them like the others.
-        self._each("commit", {index: (version,) for index in everyone})
+        self._each("commit", dict.fromkeys(everyone, (version,)))
 
     def weights(self) -> Arrays:
         """What is served."""
@@ -128,7 +128,7 @@ class SamplerPool:
         while True:
             if self._closed:
                 raise InfrastructureError(f"the samplers of the {self._name} were closed while they computed") from fault
-            self._samplers[index].kill()
+            self._samplers[index].kill(fault)
             self._recoveries.spend(fault)
             fresh = self._samplers[index] = self._new(index)
             try:

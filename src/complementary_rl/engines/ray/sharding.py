@@ -34,6 +34,7 @@ class Sharded:
         for module in scorer.modules():
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)  # gloo knows no other
 
     def share(self, samples: Sequence[TrainingSample], max_tokens: int) -> list[list[int]]:
         """See `Ranks.share`. Samples are dealt by length, so that ranks get about as many tokens."""

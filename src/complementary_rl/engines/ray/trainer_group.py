@@ -116,9 +116,9 @@ class TrainerGroup:
         self._closed = True
         self._end()
 
-    def _end(self) -> None:
+    def _end(self, fault: WorkerFault | None = None) -> None:
         for rank in self._ranks:
-            rank.kill()
+            rank.kill(fault)
         self._ranks = []
 
     def _update(self, step: int, work: Any, keep: bool) -> tuple[Metrics, list[Any]]:
@@ -140,7 +140,7 @@ class TrainerGroup:
                 return job()
             except WorkerFault as another:
                 fault, since = another, time.monotonic()
-                self._end()
+                self._end(fault)
                 self._recoveries.spend(fault)
             except Exception:
                 # One rank may have raised while the others wait for it in a collective: nobody knows where they stand.

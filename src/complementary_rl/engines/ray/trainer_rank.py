@@ -67,7 +67,7 @@ class TrainerRank:
         # Each rank reads all of the weights before it lets go of what is not its part.
         check_memory(path, replace(need, held=max(need.held // self._size, need.sampling)), device)
         dist.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo",
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
             init_method=meeting_place,
             rank=self._rank,
             world_size=self._size,
