@@ -36,8 +36,9 @@ class Costs:
     """Seconds unless said otherwise."""
 
     # Measured: see docs/planning.md for the commands.
-    driver_turn: float = 0.35e-3
-    """Of the main process for a turn: prompt, tokens, environment step, records; and a request over HTTP."""
+    driver_turn: float = 1.4e-3
+    """Of the main process for a turn: 0.55 ms for prompt, tokens, environment step and records (mean of the three tasks of mixture-3), and
+    0.85 ms for a request to vLLM."""
     retrieve: float = 0.38e-3
     """Of the manager for a query of its own, with 20,000 entries."""
     write: float = 0.4e-3

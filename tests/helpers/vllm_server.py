@@ -149,6 +149,8 @@ class FakeVllm:
             raise _Refusal(404, f"The model `{model}` does not exist.")
         if len(prompt) + max_tokens > self.max_model_len:
             raise _Refusal(400, f"This model's maximum context length is {self.max_model_len} tokens.")
+        if not 0 <= temperature <= 2:
+            raise _Refusal(400, f"temperature must be in [0, 2], got {temperature}.")
         stops = {*stop_token_ids, *(() if ignore_eos else (self.base.config.eos_token_id,))}
         draws = torch.Generator().manual_seed(seed)
         tokens: list[int] = []
