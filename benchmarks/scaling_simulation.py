@@ -1,4 +1,4 @@
-"""Step time and load of a run on 1 to 64 machines with up to 100,000 environments, by a discrete-event simulation: what saturates, and what moves it.
+"""Step time and loads on 1 to 64 machines with up to 100,000 environments, simulated by events: what saturates, and what moves it.
 
     python -m benchmarks.scaling_simulation                      # table, and docs/images/scaling.svg
     python -m benchmarks.scaling_simulation --nodes 64 --episodes 24576
@@ -279,9 +279,8 @@ def print_what_moves(setup: Setup, costs: Costs) -> None:
     """Each change alone, and on top of a driver for each machine, without which most move nothing."""
     spread = replace(setup, drivers=setup.nodes)
     before, before_spread = simulate(setup, costs).step, simulate(spread, costs).step
-    print(
-        f"\n{setup.episodes:,} environments on {setup.nodes} machines: {before:,.0f} s a step, with a driver on each {before_spread:,.0f} s\n"
-    )
+    print(f"\n{setup.episodes:,} environments on {setup.nodes} machines: {before:,.0f} s a step,", end=" ")
+    print(f"with a driver on each {before_spread:,.0f} s\n")
     rows = []
     for name, change in CHANGES.items():
         changed = change(setup)

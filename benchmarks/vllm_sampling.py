@@ -2,9 +2,9 @@
 
     python -m benchmarks.vllm_sampling http://127.0.0.1:8000 --model DIR
 
-Start the server as docs/vllm.md says, with --enable-prefix-caching and the model in DIR. Both sides play the rollouts of `benchmarks.sampling`,
-in turns; times are on the clock, since the server's processor time is its own. Before that: how long a publication takes, and how far the
-log-probs that the server told are from what the trainer computes for the same tokens.
+Start the server as docs/vllm.md says, with --enable-prefix-caching and the model in DIR. Both sides play the rollouts of
+`benchmarks.sampling`, in turns; times are on the clock, since the server's processor time is its own. Before that: how long a publication
+takes, and how far the log-probs that the server told are from what the trainer computes for the same tokens.
 """
 
 import argparse

@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM
 
 
 class FakeVllm:
-    """Serves the model in `folder`. `dev_mode`, `takes_lora` and `logprobs_mode` are as on vLLM's command line; `max_model_len` its context."""
+    """Serves the model in `folder`, with a context of `max_model_len`; `dev_mode`, `takes_lora` and `logprobs_mode` are what vLLM is started
+    with."""
 
     def __init__(
         self,
