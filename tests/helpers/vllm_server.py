@@ -16,8 +16,10 @@ from transformers import AutoModelForCausalLM
 
 
 class FakeVllm:
-    """Serves the model in `folder`, with a context of `max_model_len`; `dev_mode`, `takes_lora` and `logprobs_mode` are what vLLM is started
-    with."""
+    """Serves the model in `folder`, with a context of `max_model_len`.
+
+    `dev_mode`, `takes_lora` and `logprobs_mode` are what vLLM is started with.
+    """
 
     def __init__(
         self,
