@@ -55,6 +55,9 @@ class Generation:
     by the weights of `version`; where a schema constrained it, under the distribution before that. `stop_reason`: "stop" (a stop token
     was sampled and is the last of `token_ids`), "length" (`max_new_tokens` reached) or "context" (the model's context was full;
     `token_ids` may be empty).
+
+    Where a choice constrained it, ``allowed[i]`` are the tokens that `token_ids[i]` was drawn among, () where it was drawn among all; as a
+    whole () where nothing did.
     """
 
     id: str
@@ -65,6 +68,7 @@ class Generation:
     logprobs: tuple[float, ...]
     stop_reason: Literal["stop", "length", "context"]
     temperature: float = 1.0
+    allowed: tuple[TokenIds, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +130,14 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class EntryStats:
-    """Counts of one entry. `successes + failures` are the rollouts it guided whose outcome is known; `trained` counts updates."""
+    """Counts of one entry. `successes + failures` are the rollouts it guided whose outcome is known; `votes` are further generations
+    that wrote the same text; `trained` counts updates."""
 
     retrieved: int = 0
     shown: int = 0
     successes: int = 0
     failures: int = 0
+    votes: int = 0
     trained: int = 0
     last_retrieved_step: int = -1
     last_trained_update: int = -1
