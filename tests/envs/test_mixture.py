@@ -154,6 +154,7 @@ def test_the_check_finds_parts_and_rules_that_do_not_hold_together() -> None:
     ("name", "parts"),
     [
         ("mixture-rooms", {"large": 16, "small": 16}),
+        ("mixture-small", {"frozen-lake": 16, "minihack/dark-rooms": 16, "sokoban": 16}),
         ("mixture-3", {"alfworld": 120, "minihack/dark-rooms": 16, "webshop": 500}),
         (
             "mixture-6",
