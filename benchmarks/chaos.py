@@ -86,8 +86,8 @@ def run(
     *,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Strike as `plan` says, by role and fault, with a quiet step before each. Returns the median seconds of quiet steps, and how far weights
-    are from the twin's at most. Raises AssertionError where other tokens were sampled."""
+    """Strike as `plan` says, by role and fault, with a quiet step before each. Returns the median seconds of quiet steps, and how far
+    weights are from the twin's at most. Raises AssertionError where other tokens were sampled."""
     chosen = random.Random(seed)
     quiet: list[float] = []
     for index, (role, fault) in enumerate(plan):

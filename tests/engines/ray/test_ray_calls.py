@@ -77,7 +77,7 @@ def test_faults_of_processes_are_told_apart(worker: Worker, fault: str, patience
 
 
 def test_faults_of_data_come_as_they_were_raised(worker: Worker) -> None:
-    with pytest.raises(UserError, match="^such data cannot be$"):
+    with pytest.raises(UserError, match=r"^such data cannot be$"):
         Patience(240, 60).all({worker: worker.call("work", "data")})
     assert Patience(240, 60).all({worker: worker.call("work", "")}) == ["done"]
 
