@@ -56,7 +56,8 @@ def config_hash(config: Config) -> str:
     data["run"].pop("name")
     data.pop("cluster")
     for model in ("actor", "extractor"):
-        data[model].pop("engine")
+        for who_computes in ("engine", "sampler", "vllm"):
+            data[model].pop(who_computes)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
 
 

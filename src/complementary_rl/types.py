@@ -126,12 +126,14 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class EntryStats:
-    """Counts of one entry. `successes + failures` are the rollouts it guided whose outcome is known; `trained` counts updates."""
+    """Counts of one entry. `successes + failures` are the rollouts it guided whose outcome is known; `votes` are further generations
+    that wrote the same text; `trained` counts updates."""
 
     retrieved: int = 0
     shown: int = 0
     successes: int = 0
     failures: int = 0
+    votes: int = 0
     trained: int = 0
     last_retrieved_step: int = -1
     last_trained_update: int = -1

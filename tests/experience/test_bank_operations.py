@@ -342,6 +342,14 @@ def test_eviction_by_value_takes_the_prior_of_retrieval(tmp_path):
         assert texts(bank) == ["unknown", "newcomer"]
 
 
+def test_a_text_that_was_written_again_is_not_the_first_to_leave(tmp_path):
+    with open_bank(tmp_path / "b", capacity=2, eviction="value", retrieval=RetrievalConfig(vote_weight=1.0)) as bank:
+        twice, _ = add(bank, "written twice"), add(bank, "written once")
+        assert bank.add("written twice", key_text=KEYS[0], scope="rooms", step=0, generation_id=None).entry_id == twice
+        add(bank, "newcomer")
+        assert texts(bank) == ["written twice", "newcomer"]
+
+
 @pytest.mark.parametrize("eviction", ["fifo", "lru", "value"])
 def test_a_reopened_bank_evicts_the_same(tmp_path, eviction):
     survivors = []

@@ -31,6 +31,7 @@ class Known:
     shown: int = 0
     successes: int = 0
     failures: int = 0
+    votes: int = 0
 
 
 @dataclass
@@ -76,13 +77,14 @@ class Model:
         if twin is not None and kind != "merge":
             retired = [i for i in retire if i != twin]
             self.retire(retired)
+            self.entries[twin].votes += 1
             self.operations.append(Operation("vote", retired=retired, voted=[twin]))
             return
         retire = retire if twin is None else [*retire, twin]
         self.retire(retire)
         self.make_room(1)
         parents = [self.entries[i] for i in retire] if kind == "merge" else []
-        sums = {name: sum(getattr(p, name) for p in parents) for name in ("shown", "successes", "failures")}
+        sums = {name: sum(getattr(p, name) for p in parents) for name in ("shown", "successes", "failures", "votes")}
         self.entries[len(self.entries) + 1] = Known(text, key, **sums)
         self.operations.append(Operation(kind, made=[len(self.entries)], retired=retire))
 
@@ -211,7 +213,8 @@ class Lives(RuleBasedStateMachine):
         }
         for entry in entries:
             known = self.model.entries[entry.id]
-            assert entry.stats == EntryStats(shown=known.shown, successes=known.successes, failures=known.failures)
+            counts = {name: getattr(known, name) for name in ("shown", "successes", "failures", "votes")}
+            assert entry.stats == EntryStats(**counts)
         assert [record.kind for record in self.bank.log(10**6)] == [operation.kind for operation in self.model.operations]
         assert [record.reverted_by is not None for record in self.bank.log(10**6)] == [o.reverted for o in self.model.operations]
         live = self.bank.entries()

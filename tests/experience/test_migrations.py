@@ -3,10 +3,12 @@
 import hashlib
 import json
 import sqlite3
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.banks import add, live, open_bank
+from helpers.banks import KEYS, add, live, open_bank
 
 from complementary_rl.errors import BankError
 from complementary_rl.experience import schema
@@ -22,11 +24,15 @@ def version(path: Path) -> int:
 
 
 def older(path: Path, **config) -> list:
-    """Make a bank of the first schema at `path` that has lived a little; returns its entries, retired ones included."""
+    """Make a bank of the first schema at `path` that has lived a little; returns its entries, retired ones included.
+
+    A bank of that age did not know that a merged entry inherits votes.
+    """
     present = path.with_name("present.sqlite")
     with open_bank(present, **config) as bank:
         live(bank, range(4))
-        entries = bank.entries(live_only=False)
+        votes = Counter(record.payload["entry"] for record in bank.log(1000) if record.kind == "vote")
+        entries = [replace(e, stats=replace(e.stats, votes=votes[e.id])) for e in bank.entries(live_only=False)]
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in schema.MIGRATIONS[0]:
         connection.execute(statement)
@@ -35,6 +41,7 @@ def older(path: Path, **config) -> list:
     for (table,) in connection.execute(names).fetchall():
         columns = ", ".join(name for _, name, *_ in connection.execute(f"PRAGMA main.table_info({table})"))
         connection.execute(f"INSERT INTO main.{table} SELECT {columns} FROM present.{table}")
+    connection.execute("UPDATE main.operations SET payload = json_remove(payload, '$.base.votes')")
     connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
     connection.execute("PRAGMA user_version = 1")
     connection.execute("PRAGMA journal_mode = WAL")
@@ -46,6 +53,12 @@ def without_later_columns(line: str) -> str:
     row = json.loads(line)
     if row.get("table") == "outcomes":
         del row["row"]["scope"]
+    if row.get("table") == "entries":
+        del row["row"]["votes"]
+    if row.get("table") == "operations":
+        payload = json.loads(row["row"]["payload"])
+        payload.get("base", {}).pop("votes", None)
+        row["row"]["payload"] = json.dumps(payload)
     return json.dumps(row)
 
 
@@ -128,3 +141,17 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch)
     with open_bank(path) as bank:
         assert bank.entries(live_only=False) == entries
         assert "half" not in bank._state.store.tables()
+
+
+def test_votes_of_an_older_bank_are_counted_from_its_log(tmp_path):
+    with open_bank(tmp_path / "present.sqlite") as bank:
+        twice, once = add(bank, "written twice"), add(bank, "written once")
+        assert bank.add("written twice", key_text=KEYS[0], scope="rooms", step=0, generation_id=None).entry_id == twice
+        assert [bank.entry(i).stats.votes for i in (twice, once)] == [1, 0]
+    connection = sqlite3.connect(tmp_path / "present.sqlite")
+    connection.execute("ALTER TABLE entries DROP COLUMN votes")
+    connection.execute("PRAGMA user_version = 3")
+    connection.close()
+    with open_bank(tmp_path / "present.sqlite") as bank:
+        assert [bank.entry(i).stats.votes for i in (twice, once)] == [1, 0]
+        assert bank.rebuild(0) == bank.entries()

@@ -16,7 +16,7 @@ PAPER = RetrievalConfig(score="paper", demote_probability=1.0)
 VALUE = RetrievalConfig(score="value")
 
 
-def pool(similarity, *, retrieved=0, shown=0, successes=0, failures=0, last=-1, ids=None) -> Candidates:
+def pool(similarity, *, retrieved=0, shown=0, successes=0, failures=0, votes=0, last=-1, ids=None) -> Candidates:
     n = len(similarity)
 
     def column(value):
@@ -29,6 +29,7 @@ def pool(similarity, *, retrieved=0, shown=0, successes=0, failures=0, last=-1, 
         shown=column(shown),
         successes=column(successes),
         failures=column(failures),
+        votes=column(votes),
         last_retrieved=column(last),
     )
 
@@ -177,6 +178,20 @@ def test_a_proven_entry_beats_new_ones_because_the_prior_is_pessimistic():
 
     assert chosen_share(VALUE) > 0.7
     assert chosen_share(VALUE.model_copy(update={"prior_success": 1.0, "prior_failure": 1.0})) < 0.5
+
+
+def test_votes_count_as_successes_of_their_weight():
+    candidates = pool([1.0, 1.0], successes=[1, 1], failures=[3, 3], votes=[4, 0])
+    weighty = VALUE.model_copy(update={"vote_weight": 0.5})
+    np.testing.assert_allclose(scores(candidates, weighty, seed=0, training=False), [3.4 / 8.4, 1.4 / 6.4])
+    draws = np.array([scores(candidates, weighty, seed=seed, training=True) for seed in range(3000)])
+    np.testing.assert_allclose(draws.mean(axis=0), [3.4 / 8.4, 1.4 / 6.4], atol=0.02)
+
+
+def test_among_the_untried_those_with_votes_stay_in_the_pool():
+    candidates = pool([0.5] * 6, votes=[0, 0, 0, 0, 3, 0])
+    assert trim(candidates, 2, VALUE.model_copy(update={"vote_weight": 1.0})).ids.tolist() == [6, 2]
+    assert trim(candidates, 2, VALUE.model_copy(update={"vote_weight": 0.0})).ids.tolist() == [6, 5]
 
 
 def test_a_crowded_key_keeps_its_best_and_its_newest_in_the_pool():

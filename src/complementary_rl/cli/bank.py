@@ -55,6 +55,7 @@ def show_entry(run: Path, entry_id: int) -> None:
         "parents": ", ".join(map(str, entry.parents)) or "none",
         "written by": ", ".join(writers) or "nobody (imported)",
         "shown": f"{stats.shown} ({stats.successes} successes, {stats.failures} failures)",
+        "votes": stats.votes,
         "retrieved": f"{stats.retrieved}, last at step {stats.last_retrieved_step}",
         "trained": stats.trained,
     }.items():

@@ -29,6 +29,7 @@ from complementary_rl.config.models import (
     RatioForm,
     SamplingConfig,
     SelfDistillationConfig,
+    VllmConfig,
 )
 from complementary_rl.config.run import CheckpointConfig, EnvConfig, EvalConfig, LogConfig, Method, RunConfig
 from complementary_rl.config.section import Section
@@ -61,6 +62,7 @@ __all__ = [
     "Section",
     "SelfDistillationConfig",
     "ToolConfig",
+    "VllmConfig",
     "WorkersConfig",
 ]
 
@@ -129,4 +131,27 @@ class Config(Section):
                 )
             if model.engine == "local" and workers != WorkersConfig():
                 raise ValueError(f"cluster.{name} is set, but {name}.engine is 'local'; set {name}.engine = 'ray', or leave it out")
+            _check_sampler(name, model)
+        shared = set(self.actor.vllm.urls) & set(self.extractor.vllm.urls)
+        if shared and (self.actor.model.lora is None or self.extractor.model.lora is None):
+            raise ValueError(
+                f"extractor.vllm.urls: {min(shared)} is the actor's as well; a server holds the weights of one model, or adapters of both: "
+                "start another, or set model.lora of both"
+            )
         return self
+
+
+def _check_sampler(name: str, model: ActorConfig | ExtractorConfig) -> None:
+    if model.sampler == "engine":
+        if model.vllm != VllmConfig():
+            raise ValueError(f"{name}.vllm is set, but {name}.sampler is 'engine'; set {name}.sampler = 'vllm', or leave it out")
+        return
+    if not model.vllm.urls:
+        raise ValueError(
+            f"{name}.vllm.urls is empty, but {name}.sampler is 'vllm'; name the servers, as in ['http://127.0.0.1:8000']"
+        )
+    if isinstance(model, ExtractorConfig) and model.constrained:
+        raise ValueError(
+            "extractor.constrained: vllm's log-probs would be those under the grammar, which are not what is trained; "
+            "leave it out, or set extractor.sampler = 'engine'"
+        )

@@ -94,6 +94,9 @@ class RetrievalConfig(Section):
     """α0 of the Beta prior of an entry's success (`value`); pessimistic, or every new entry beats a proven one."""
     prior_failure: float = Field(2.0, gt=0)
     """β0 of that prior."""
+    vote_weight: float = Field(0.0, ge=0)
+    """Successes that a vote counts for in an entry's posterior (`value`). A vote is another generation that wrote the same text; 0 takes
+    outcomes alone."""
     trial_rate: float = Field(0.0, ge=0, le=1)
     """Share of draws reserved for entries never shown yet (`value`), so that each gets a first trial."""
     batch_size: int = Field(16, ge=1)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from complementary_rl.config import ClusterConfig, ModelConfig
+from complementary_rl.config import ClusterConfig, ModelConfig, VllmConfig
 
 if TYPE_CHECKING:
     from complementary_rl.engines.protocol import Engine
@@ -13,13 +13,16 @@ def make_engine(
     model: ModelConfig,
     *,
     cluster: ClusterConfig | None = None,
+    vllm: VllmConfig | None = None,
     keep_reference: bool = False,
     beside: "tuple[ModelConfig, Engine] | None" = None,
 ) -> "Engine":
     """The engine of one model, named "actor" or "extractor": in this process (where any name will do), or on Ray with the processes of
-    `cluster`. See `factory.make_local_engine` and `factory.make_ray_engine`."""
-    from complementary_rl.engines.factory import make_local_engine, make_ray_engine
+    `cluster`. With `vllm` it samples from these servers. See `factory.make_local_engine`, `make_ray_engine` and `with_vllm`."""
+    from complementary_rl.engines.factory import make_local_engine, make_ray_engine, with_vllm
 
     if cluster is not None:
-        return make_ray_engine(name, model, cluster, keep_reference=keep_reference)
-    return make_local_engine(name, model, keep_reference=keep_reference, beside=beside)
+        engine: Engine = make_ray_engine(name, model, cluster, keep_reference=keep_reference)
+    else:
+        engine = make_local_engine(name, model, keep_reference=keep_reference, beside=beside)
+    return engine if vllm is None else with_vllm(engine, model, vllm)

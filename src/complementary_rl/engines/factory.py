@@ -6,12 +6,13 @@ from typing import Any
 import torch
 
 from complementary_rl.chat.codec import ChatCodec
-from complementary_rl.config import ClusterConfig, ModelConfig, WorkersConfig
+from complementary_rl.config import ClusterConfig, ModelConfig, VllmConfig, WorkersConfig
 from complementary_rl.engines.local.engine import LocalEngine
 from complementary_rl.engines.local.loading import check_vocabulary, first_line, load_model, load_tokenizer, read_config
 from complementary_rl.engines.local.lora import add_adapters
 from complementary_rl.engines.local.shared_base import share_base
 from complementary_rl.engines.protocol import Engine
+from complementary_rl.engines.vllm.engine import VllmEngine
 from complementary_rl.errors import UserError
 from complementary_rl.models.names import resolve
 
@@ -73,11 +74,23 @@ def make_ray_engine(name: str, model: ModelConfig, cluster: ClusterConfig, *, ke
     )
 
 
+def with_vllm(engine: Engine, model: ModelConfig, settings: VllmConfig) -> VllmEngine:
+    """Have vLLM servers sample what `engine`, made of `model`, trains. Raises UserError, and closes the engine, when they cannot."""
+    try:
+        stop_ids = ChatCodec(engine.tokenizer).stop_ids
+        return VllmEngine(engine, settings, stop_ids=stop_ids, adapters=model.lora is not None)
+    except BaseException:
+        engine.close()
+        raise
+
+
 def _on_base_of(beside: tuple[ModelConfig, Engine] | None, model: ModelConfig) -> Any | None:
     """A model over the frozen weights of the engine `beside`, with adapters of its own; None where they differ in more than adapters."""
     if beside is None or model.lora is None:
         return None
     settings, engine = beside
+    if isinstance(engine, VllmEngine):
+        engine = engine.trainer
     if (
         not isinstance(engine, LocalEngine)
         or settings.lora is None

@@ -16,6 +16,7 @@ from complementary_rl.config import BankConfig, RetrievalConfig
 from complementary_rl.errors import BankError
 from complementary_rl.experience import jsonl, parquet, store, transfer
 from complementary_rl.experience.embedding import CachedEmbedder, Embedder
+from complementary_rl.experience.posterior import Posterior
 from complementary_rl.experience.reading import BankReader
 from complementary_rl.experience.records import LogRecord, generation_to_row
 from complementary_rl.experience.retrieval import Choice, Query, Retrieved
@@ -57,7 +58,7 @@ class Bank(BankReader):
         """Open the bank at `path`; without `read_only` and with `make` it is made if there is none.
 
         `run_id` must be the one the bank was made with; None accepts any, and a bank without a run (an imported one) becomes the
-        run's that opens it first. `retrieval` is where eviction by value takes its prior from. Read-only, retrieval keeps to the
+        run's that opens it first. `retrieval` is where eviction by value takes its posterior from. Read-only, retrieval keeps to the
         entries and counters of the moment of opening, whoever writes meanwhile, and moves none.
 
         A bank of an older schema is migrated; read-only, a copy of it in memory. Raises BankError (the message names the remedy)
@@ -68,8 +69,7 @@ class Bank(BankReader):
         try:
             cached = embedder if isinstance(embedder, CachedEmbedder) else CachedEmbedder(embedder)
             dimensions = _claim(opened, cached, run_id)
-            prior = retrieval or _DEFAULT_RETRIEVAL
-            state = BankState(opened, config, cached, dimensions, (prior.prior_success, prior.prior_failure))
+            state = BankState(opened, config, cached, dimensions, Posterior.of(retrieval or _DEFAULT_RETRIEVAL))
             return cls(state, cached)
         except BaseException:
             opened.close()

@@ -17,17 +17,12 @@ from numpy.typing import NDArray
 from complementary_rl.experience.embedding import Vectors
 from complementary_rl.experience.index import VectorIndex
 from complementary_rl.experience.near_keys import KeySnapshot, NearKeys
+from complementary_rl.experience.posterior import Posterior
 from complementary_rl.types import EntryStats
 
 Ints = NDArray[np.int64]
 
-_COLUMNS = ("ids", "retrieved", "shown", "successes", "failures", "last_retrieved", "created", "position")
-
-
-def posterior_mean(successes: int, failures: int, prior: tuple[float, float]) -> float:
-    """Mean (α0 + s) / (α0 + β0 + s + f) of the posterior of "it led to success", with the prior (α0, β0)."""
-    wins, losses = prior
-    return (wins + successes) / (wins + losses + successes + failures)
+_COLUMNS = ("ids", "retrieved", "shown", "successes", "failures", "votes", "last_retrieved", "created", "position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +35,7 @@ class Candidates:
     shown: Ints
     successes: Ints
     failures: Ints
+    votes: Ints
     last_retrieved: Ints
 
     def __len__(self) -> int:
@@ -79,7 +75,7 @@ class Pools:
 class LiveEntries:
     """The live entries of a bank. Every operation is O(1) in the number of entries, but for eviction, O(log n)."""
 
-    def __init__(self, dimensions: int, eviction: str, prior: tuple[float, float]) -> None:
+    def __init__(self, dimensions: int, eviction: str, posterior: Posterior) -> None:
         self._dimensions = dimensions
         self._table = {name: np.zeros(64, dtype=np.int64) for name in _COLUMNS}
         self._free: list[int] = []
@@ -89,7 +85,7 @@ class LiveEntries:
         self._shelves: dict[tuple[str, int], list[int]] = {}
         self._indexes: dict[str, VectorIndex] = {}
         self._eviction = eviction
-        self._prior = prior
+        self._posterior = posterior
         self._queue: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
@@ -111,9 +107,8 @@ class LiveEntries:
         if key_id not in index:
             index.add(key_id, vector)
         shelf = self._shelves.setdefault((scope, key_id), [])
-        row = (
-            entry_id, stats.retrieved, stats.shown, stats.successes, stats.failures, stats.last_retrieved_step, created, len(shelf)
-        )  # fmt: skip
+        counts = (stats.retrieved, stats.shown, stats.successes, stats.failures, stats.votes, stats.last_retrieved_step)
+        row = (entry_id, *counts, created, len(shelf))
         for name, value in zip(_COLUMNS, row, strict=True):
             self._table[name][slot] = value
         shelf.append(slot)
@@ -163,11 +158,18 @@ class LiveEntries:
             if self._eviction == "value":
                 self._enqueue(slot, entry_id)
 
+    def count_vote(self, entry_id: int) -> None:
+        """Another generation wrote the text of a live entry."""
+        slot = self._slots[entry_id]
+        self._table["votes"][slot] += 1
+        if self._eviction == "value":
+            self._enqueue(slot, entry_id)
+
     def next_to_evict(self) -> int:
         """The entry the policy gives up first; ties go by age. The bank must not be empty.
 
         fifo: the oldest. lru: the one whose last retrieval (or birth, if never retrieved) is longest ago. value: the worst
-        posterior mean (α0 + s) / (α0 + β0 + s + f).
+        posterior mean.
         """
         while True:
             worth, entry_id = self._queue[0]
@@ -212,12 +214,13 @@ class LiveEntries:
         near, owner = np.repeat(near[used], lengths[used]), np.repeat(owner[used], lengths[used])
         order = np.lexsort((-self._table["ids"][slots], -near, owner))
         slots = slots[order]
-        ids, *columns = (self._table[name][slots] for name in _COLUMNS[:6])
+        ids, *columns = (self._table[name][slots] for name in _COLUMNS[:7])
         return Pools(Candidates(ids, near[order], *columns), np.bincount(owner, minlength=len(keys)))
 
     def _worth(self, slot: int) -> float:
         if self._eviction == "value":
-            return posterior_mean(int(self._table["successes"][slot]), int(self._table["failures"][slot]), self._prior)
+            successes, failures, votes = (float(self._table[name][slot]) for name in ("successes", "failures", "votes"))
+            return self._posterior.mean(successes, failures, votes)
         if self._eviction == "lru":
             return float(max(self._table["created"][slot], self._table["last_retrieved"][slot]))
         return 0.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from complementary_rl.types import Entry, EntryStats, Generation
 
-STATS = "e.retrieved, e.shown, e.successes, e.failures, e.trained, e.last_retrieved_step, e.last_trained_update"
+STATS = "e.retrieved, e.shown, e.successes, e.failures, e.votes, e.trained, e.last_retrieved_step, e.last_trained_update"
 
 SELECT_ENTRIES = f"""
     SELECT e.id, e.text, k.text, e.scope, e.created_step, e.generation_id, e.retired_step,
@@ -100,5 +100,6 @@ def combined(stats: Sequence[EntryStats]) -> EntryStats:
         shown=sum(s.shown for s in stats),
         successes=sum(s.successes for s in stats),
         failures=sum(s.failures for s in stats),
+        votes=sum(s.votes for s in stats),
         last_retrieved_step=max((s.last_retrieved_step for s in stats), default=-1),
     )

@@ -84,6 +84,9 @@ def _apply(known: dict[int, Entry], live: set[int], record: LogRecord) -> None:
     payload = record.payload
     live.difference_update(payload.get("retired", ()))
     live.update(payload.get("revived", ()))
+    if record.kind == "vote":
+        entry = known[payload["entry"]]
+        known[entry.id] = replace(entry, stats=replace(entry.stats, votes=entry.stats.votes + 1))
     if record.kind in ("add", "update", "merge"):
         live.add(payload["entry"])
         known[payload["entry"]] = Entry(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from complementary_rl.config import RetrievalConfig
 from complementary_rl.experience.live import Candidates, Pools
+from complementary_rl.experience.posterior import Posterior
 from complementary_rl.seeds import rng
 
 Scores = NDArray[np.float64]
@@ -92,8 +93,8 @@ def trim(pools: Pools, sizes: Sequence[int], config: RetrievalConfig) -> Pools:
     """Cut pools down to `sizes`. Only candidates that tie as the least similar of their pool are in question.
 
     paper: the newest stay. value: half of their room is for the best posterior means, so that a proven entry cannot fall out,
-    and half for the newest that were never shown (either takes what the other leaves). Without that bound a crowd of unknown
-    entries would win every Thompson draw by its number alone.
+    and half for those never shown, most votes first, then the newest (either half takes what the other leaves). Without that bound
+    a crowd of unknown entries would win every Thompson draw by its number alone.
     """
     if not (pools.sizes > sizes).any():
         return pools
@@ -108,6 +109,7 @@ def trim(pools: Pools, sizes: Sequence[int], config: RetrievalConfig) -> Pools:
             known, unknown = tied[shown[tied] > 0], tied[shown[tied] == 0]
             best = known[np.argsort(-means[part][known], kind="stable")]
             trials = max(room // 2, room - len(best))
+            unknown = unknown[np.argsort(-means[part][unknown], kind="stable")]
             kept[part.start + tied] = False
             kept[part.start + unknown[:trials]] = True
             kept[part.start + best[: room - min(trials, len(unknown))]] = True
@@ -150,7 +152,7 @@ def _paper_scores(
 
 
 def _value_scores(pools: Pools, config: RetrievalConfig, *, seeds: Sequence[int], training: bool) -> Scores:
-    """θ·max(0, cos)², float64 [n], with θ from the posterior Beta(α0 + successes, β0 + failures) of "it led to success".
+    """θ·max(0, cos)², float64 [n], with θ from the `Posterior` of "it led to success".
 
     Training draws θ (Thompson sampling: what is little known gets its chance in proportion to how good it may be), evaluation
     takes its mean. cos² is the share of the query that the key explains: evidence gathered under another key counts that much.
@@ -158,7 +160,9 @@ def _value_scores(pools: Pools, config: RetrievalConfig, *, seeds: Sequence[int]
     candidates = pools.candidates
     theta = _posterior_means(candidates, config)
     if training:
-        wins, losses = _posterior(candidates, config)
+        posterior = Posterior.of(config)
+        wins = posterior.wins(candidates.successes.astype(float), candidates.votes.astype(float))
+        losses = posterior.losses(candidates.failures.astype(float))
         for number, seed in enumerate(seeds):
             part = pools.part(number)
             theta[part] = rng(seed, "thompson").beta(wins[part], losses[part])
@@ -172,16 +176,9 @@ def deal(choices: Sequence[Choice], sets: int) -> list[list[Choice]]:
     return [list(choices[hand::hands]) for hand in range(hands)]
 
 
-def _posterior(candidates: Candidates, config: RetrievalConfig) -> tuple[Scores, Scores]:
-    wins: Scores = np.add(candidates.successes, config.prior_success)
-    losses: Scores = np.add(candidates.failures, config.prior_failure)
-    return wins, losses
-
-
 def _posterior_means(candidates: Candidates, config: RetrievalConfig) -> Scores:
-    wins, losses = _posterior(candidates, config)
-    means: Scores = wins / (wins + losses)
-    return means
+    counts = (candidates.successes, candidates.failures, candidates.votes)
+    return Posterior.of(config).mean(*(count.astype(float) for count in counts))
 
 
 def _with_trials(order: NDArray[np.int64], shown: NDArray[np.int64], places: int, rate: float, seed: int) -> NDArray[np.int64]:

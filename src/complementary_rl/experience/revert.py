@@ -2,6 +2,7 @@
 
 An operation can be undone when it is the last word on every entry it made or retired. Whatever was done to them since, and was not
 undone itself, has to be undone first, newest first; the log then reads like a stack. A revert is an operation of its own and final.
+A vote stays: a text was written again, whatever becomes of what it was to replace.
 """
 
 from collections.abc import Sequence

@@ -74,6 +74,13 @@ MIGRATIONS = [
             expected REAL NOT NULL, PRIMARY KEY (entry_id, scope)) WITHOUT ROWID""",
         "CREATE TABLE free_rates (scope TEXT PRIMARY KEY, won REAL NOT NULL, played REAL NOT NULL) WITHOUT ROWID",
     ],
+    # Generations that wrote an entry's text again.
+    [
+        "ALTER TABLE entries ADD COLUMN votes INTEGER NOT NULL DEFAULT 0",
+        """UPDATE entries SET votes = (
+            SELECT count(*) FROM touched t JOIN operations o ON o.id = t.operation_id
+            WHERE t.entry_id = entries.id AND o.kind = 'vote' AND json_extract(o.payload, '$.entry') = entries.id)""",
+    ],
 ]
 """``MIGRATIONS[v]``: the statements that make schema v + 1 of schema v; 0 is an empty file."""
 

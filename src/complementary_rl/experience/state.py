@@ -16,8 +16,9 @@ from complementary_rl.errors import BankError
 from complementary_rl.experience.duplicates import Duplicates
 from complementary_rl.experience.embedding import Embedder, Vectors, vector_from_blob, vector_to_blob
 from complementary_rl.experience.junk import Junk, JunkFilter
-from complementary_rl.experience.live import LiveEntries, posterior_mean
+from complementary_rl.experience.live import LiveEntries
 from complementary_rl.experience.near_keys import KeySnapshot
+from complementary_rl.experience.posterior import Posterior
 from complementary_rl.experience.records import SELECT_LIVE, STATS, combined, fingerprint, storable
 from complementary_rl.experience.routing import Routing
 from complementary_rl.experience.store import BankStore
@@ -67,18 +68,16 @@ class Draft:
 class BankState:
     """The store and everything in memory that mirrors it. `lock` guards all of it; whoever reads holds it too, but for a `snapshot`.
 
-    `prior` (α0, β0) ranks entries for eviction by value.
+    `posterior` ranks entries for eviction by value.
     """
 
-    def __init__(
-        self, store: BankStore, config: BankConfig, embedder: Embedder, dimensions: int, prior: tuple[float, float]
-    ) -> None:
+    def __init__(self, store: BankStore, config: BankConfig, embedder: Embedder, dimensions: int, posterior: Posterior) -> None:
         self.store = store
         self.lock = threading.RLock()
         self._config = config
         self._embedder = embedder
         self._dimensions = dimensions
-        self._prior = prior
+        self._posterior = posterior
         self._duplicates = Duplicates(store, embedder, config.duplicate_similarity)
         self._junk = JunkFilter(config.boilerplate) if config.junk_filter and not store.read_only else None
         self._in_transaction = False
@@ -175,8 +174,9 @@ class BankState:
     def keeps_proven(self, stats: EntryStats) -> bool:
         """Whether an update leaves an entry of these statistics live: with `bank.protect_proven`, when the mean of its posterior is
         above that of an untried text."""
-        untried = posterior_mean(0, 0, self._prior)
-        return self._config.protect_proven and posterior_mean(stats.successes, stats.failures, self._prior) > untried
+        untried = self._posterior.mean(0.0, 0.0, 0.0)
+        proven = self._posterior.mean(float(stats.successes), float(stats.failures), float(stats.votes)) > untried
+        return self._config.protect_proven and proven
 
     def refuse(self, kind: str, cause: Cause, reason: str, step: int, generation_id: str | None) -> Added:
         """Log and count that a text was not taken."""
@@ -251,13 +251,15 @@ class BankState:
             "vote", step, [twin, *retired], entry=twin, asked=draft.kind, retired=retired, generation=draft.generation_id
         )
         self._sign(twin, operation, draft.generation_id)
+        self.store.run("UPDATE entries SET votes = votes + 1 WHERE id = ?", (twin,))
+        self.live.count_vote(twin)
         return Added(twin, "duplicate", f"entry {twin} says the same")
 
     def _insert(self, draft: Draft, text: str, key_id: int, step: int, stats: EntryStats) -> int:
         vector = self._duplicates.vector(text)
         entry_id = self.store.run(
             "INSERT INTO entries (text, fingerprint, text_vector, key_id, scope, created_step, generation_id, retrieved, shown, "
-            "successes, failures, last_retrieved_step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "successes, failures, votes, last_retrieved_step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 text,
                 fingerprint(text),
@@ -270,6 +272,7 @@ class BankState:
                 stats.shown,
                 stats.successes,
                 stats.failures,
+                stats.votes,
                 stats.last_retrieved_step,
             ),
         )
@@ -303,7 +306,7 @@ class BankState:
             for table in ("operations", "retrievals", "outcomes", "credits", "trainings")
         )
         self.routing = Routing(self.store)
-        self.live = LiveEntries(self._dimensions, self._config.eviction, self._prior)
+        self.live = LiveEntries(self._dimensions, self._config.eviction, self._posterior)
         vectors = {
             key_id: vector_from_blob(blob)
             for key_id, blob in self.store.stream(

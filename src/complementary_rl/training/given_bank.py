@@ -31,6 +31,8 @@ def start_from(source: Path, bank: Bank, config: BankConfig) -> int:
                 added = bank.add(entry.text, key_text=entry.key_text, scope=entry.scope, step=0)
                 if added.entry_id is not None:
                     stats = entry.stats
+                    for _ in range(stats.votes):
+                        bank.add(entry.text, key_text=entry.key_text, scope=entry.scope, step=0)
                     unknown = stats.shown - stats.successes - stats.failures
                     outcomes = [True] * stats.successes + [False] * stats.failures + [None] * unknown
                     bank.record_outcomes(0, ((added.entry_id, outcome, _FROM) for outcome in outcomes))

@@ -169,7 +169,8 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
 def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
     """The actor with its codec and prompts."""
     cluster = config.cluster if config.actor.engine == "ray" else None
-    actor = make_engine("actor", config.actor.model, cluster=cluster)
+    vllm = config.actor.vllm if config.actor.sampler == "vllm" else None
+    actor = make_engine("actor", config.actor.model, cluster=cluster, vllm=vllm)
     return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
 
 
@@ -181,7 +182,10 @@ def open_extractor(
     prompts = PromptSet.load(config.extractor.prompts)
     beside = None if actor is None else (config.actor.model, actor)
     cluster = config.cluster if config.extractor.engine == "ray" else None
-    engine = make_engine("extractor", config.extractor.model, cluster=cluster, keep_reference=keep_reference, beside=beside)
+    vllm = config.extractor.vllm if config.extractor.sampler == "vllm" else None
+    engine = make_engine(
+        "extractor", config.extractor.model, cluster=cluster, vllm=vllm, keep_reference=keep_reference, beside=beside
+    )
     try:
         if config.extractor.constrained:
             check_constrained_decoding(engine.tokenizer)

@@ -49,9 +49,14 @@ def read_model(path: str, settings: ModelConfig, device: torch.device) -> Any:
 
 def model_need(path: str, settings: ModelConfig, *, keep_reference: bool = False) -> MemoryNeed:
     """What training the model in `path` needs, without reading its weights. Raises UserError as `load_model`."""
+    return need_of(path, read_config(path), settings, keep_reference=keep_reference)
+
+
+def need_of(path: str, config: Any, settings: ModelConfig, *, keep_reference: bool = False) -> MemoryNeed:
+    """What training a model of this transformers configuration needs; `path` is what errors call it. Raises UserError for one that is no
+    causal language model, or has no layers that `settings.lora` names."""
     from transformers import AutoModelForCausalLM
 
-    config = read_config(path)
     try:
         with torch.device("meta"):
             skeleton: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
