@@ -56,9 +56,18 @@ class RayEngine:
         self.compute_seconds = dict.fromkeys(("sample", "update", "logprobs", "publish"), 0.0)
         self._dtype = model.dtype
         self._recoveries = Recoveries(name, cluster.fault_budget)
-        shared = {"workers": workers, "cluster": cluster, "recoveries": self._recoveries, "max_context": max_context}
-        self._group = TrainerGroup(name, model, **shared, keep_reference=keep_reference)
-        self._pool = SamplerPool(name, model, **shared)
+        self._group = TrainerGroup(
+            name,
+            model,
+            workers=workers,
+            cluster=cluster,
+            recoveries=self._recoveries,
+            max_context=max_context,
+            keep_reference=keep_reference,
+        )
+        self._pool = SamplerPool(
+            name, model, workers=workers, cluster=cluster, recoveries=self._recoveries, max_context=max_context
+        )
         self._unpublished = False
         self._training, self._sampling = Worker(f"training-{name}"), Worker(f"sampling-{name}")
         try:
