@@ -172,7 +172,9 @@ def test_a_loaded_checkpoint_is_served(make: Make, tmp_path: Path) -> None:
         ({"lora": False}, LORA, "--enable-lora"),
     ],
 )
-def test_a_server_that_cannot_be_used_is_refused_at_the_start(make: Make, server: dict[str, object], lora: object, message: str) -> None:
+def test_a_server_that_cannot_be_used_is_refused_at_the_start(
+    make: Make, server: dict[str, object], lora: object, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         make(lora=lora, **server)
 

@@ -19,7 +19,13 @@ class FakeVllm:
     """Serves the model in `folder`. `dev_mode`, `lora` and `logprobs_mode` are as on vLLM's command line; `max_model_len` its context."""
 
     def __init__(
-        self, folder: Path, *, dev_mode: bool = True, lora: bool = True, logprobs_mode: str = "processed_logprobs", max_model_len: int = 256
+        self,
+        folder: Path,
+        *,
+        dev_mode: bool = True,
+        lora: bool = True,
+        logprobs_mode: str = "processed_logprobs",
+        max_model_len: int = 256,
     ) -> None:
         self.folder, self.dev_mode, self.lora = folder, dev_mode, lora
         self.logprobs_mode, self.max_model_len = logprobs_mode, max_model_len

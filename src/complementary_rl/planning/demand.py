@@ -29,8 +29,8 @@ _OWN_EMBEDDERS = ("hashing", "packaged:minilm")
 class Process:
     """One kind of process. `gpus`: of each, a fraction shares one; 0 is on CPUs. `parts`: bytes by what they are for.
 
-    `spare_per_token`: what a token more in the cache takes, for processes that use what is left; `sequences` × `tokens` is what may be asked
-    of it at once.
+    `spare_per_token`: what a token more in the cache takes, for processes that use what is left; `sequences` × `tokens` is what may be
+    asked of it at once.
     """
 
     name: str
@@ -72,9 +72,7 @@ def roles(config: Config) -> list[Role]:
     found = [_role("actor", config.actor, config.cluster.actor, batch, keep_reference=False)]
     if config.run.method != "baseline":
         keep = config.extractor.kl_coefficient > 0
-        found.append(
-            _role("extractor", config.extractor, config.cluster.extractor, config.distill.batch_size, keep_reference=keep)
-        )
+        found.append(_role("extractor", config.extractor, config.cluster.extractor, config.distill.batch_size, keep_reference=keep))
     return found
 
 

@@ -90,8 +90,8 @@ def _place(needed: list[Process], limit: int | None) -> tuple[list[Gpu], list[st
         wanted = math.ceil(sum(process.count * process.gpus for process in needed if process not in main) - _ALMOST)
         who = ", ".join(f"{count} of {name}" for name, count in short.items())
         problems.append(
-            f"there are {limit} GPUs, and the processes ask for {wanted}: no room for {who}; give more with --gpus, ask for fewer processes "
-            "in [cluster], or let some share a GPU with fractions in train_gpus and sample_gpus"
+            f"there are {limit} GPUs, and the processes ask for {wanted}: no room for {who}; give more with --gpus, ask for fewer "
+            "processes in [cluster], or let some share a GPU with fractions in train_gpus and sample_gpus"
         )
     return gpus, problems
 

@@ -144,6 +144,8 @@ class Trainer:
                     "token_ids, mask and logprobs of a sample differ in length: "
                     f"{length}, {len(sample.mask)}, {len(sample.logprobs)}"
                 )
+            if sample.allowed and len(sample.allowed) != length:
+                raise ValueError(f"a sample has {length} tokens, and what was allowed is told of {len(sample.allowed)}")
             if length > self.max_context:
                 raise ValueError(f"a sample has {length} tokens, the model's context holds {self.max_context}")
             if any(sample.mask) and sample.mask[0]:
