@@ -1,7 +1,7 @@
 """GRPO end to end beside TRL's GRPOTrainer: episodes per second, and the rewards of both.
 
     python -m venv trl && trl/bin/pip install torch==2.13.0
-    trl/bin/pip install trl datasets nle==1.3.0 pydantic jinja2 platformdirs filelock
+    trl/bin/pip install trl datasets '.[minihack]'
     python -m benchmarks.against_trl --python trl/bin/python
 
 The embedded actor in the dark rooms of the quickstart, method `baseline`: the same groups (tasks, starts), sampling temperature, token

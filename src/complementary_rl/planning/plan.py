@@ -11,6 +11,8 @@ GIB = 1 << 30
 HEADROOM = 0.95
 """Of a GPU's memory; the rest is for the CUDA context and fragmentation."""
 _MOST_RANKS = 64
+_SNAPSHOT = 12
+"""Bytes a trained parameter: weight and two moments."""
 _ALMOST = 1e-9
 
 
@@ -57,6 +59,9 @@ def make_plan(config: Config, *, gpus: int | None = None, gpu_bytes: int = 80 * 
     notes = [_waiting(process, gpu_bytes) for process in needed if process.kind == "vllm"]
     if host:
         notes.append(f"processes without a GPU take {host / GIB:.1f} GiB of the machines' own memory")
+    copied = sum(_SNAPSHOT * role.need.trained for role in planned if role.settings.engine == "ray")
+    if copied:
+        notes.append(f"snapshots of weights and optimiser take {copied / GIB:.1f} GiB of Ray's object store, over all machines")
     models = [(role.name, role.model.path, role.need) for role in planned]
     return Plan(models, needed, placed, per_node, capacity, list(dict.fromkeys(problems)), notes)
 
