@@ -15,7 +15,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,12 +78,17 @@ def step_of(engine: Engine, number: int, folder: Path) -> tuple[list[tuple[int, 
 
 
 def run(
-    engine: Engine, twin: Engine, rounds: int, folder: Path, on_strike: Callable[[Strike], None], *, seed: int = 0
+    engine: Engine,
+    twin: Engine,
+    plan: Sequence[tuple[str, str]],
+    folder: Path,
+    on_strike: Callable[[Strike], None],
+    *,
+    seed: int = 0,
 ) -> tuple[float, float]:
-    """Strike each role in each way `rounds` times, with a quiet step before each. Returns the median seconds of quiet steps, and how far
+    """Strike as `plan` says, by role and fault, with a quiet step before each. Returns the median seconds of quiet steps, and how far
     weights are from the twin's at most. Raises AssertionError where other tokens were sampled."""
     chosen = random.Random(seed)
-    plan = [(role, fault) for _ in range(rounds) for role in ROLES for fault in FAULTS]
     quiet: list[float] = []
     for index, (role, fault) in enumerate(plan):
         tokens, seconds = step_of(engine, 2 * index, folder / "ray")
@@ -117,7 +122,8 @@ def main() -> None:
     engine = make_engine("actor", ModelConfig(path=options.model), cluster=cluster)
     twin = make_engine("actor", ModelConfig(path=options.model))
     with tempfile.TemporaryDirectory() as folder:
-        quiet, apart = run(engine, twin, options.rounds, Path(folder), strikes.append, seed=options.seed)
+        plan = [(role, fault) for _ in range(options.rounds) for role in ROLES for fault in FAULTS]
+        quiet, apart = run(engine, twin, plan, Path(folder), strikes.append, seed=options.seed)
     told = engine.take_events()
     for made in (engine, twin):
         made.close()

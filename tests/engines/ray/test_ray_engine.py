@@ -13,6 +13,7 @@ import torch
 from helpers.models import save_tiny_model
 from transformers import AutoModelForCausalLM
 
+from benchmarks import chaos
 from complementary_rl.config import ClusterConfig, ModelConfig, WorkersConfig
 from complementary_rl.engines import make_engine
 from complementary_rl.engines.local.checkpoint import read_tensors
@@ -26,7 +27,6 @@ from complementary_rl.engines.protocol import (
     SamplingParams,
     TrainingSample,
 )
-from complementary_rl.errors import InfrastructureError, UserError
 from complementary_rl.objectives.distillation import NextTokenLoss
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
@@ -166,15 +166,13 @@ def test_a_rank_that_dies_in_a_step_is_replaced_and_the_step_repeated(pair: Pair
 
 
 def test_a_sampler_that_dies_is_replaced_and_asked_again(pair: Pair) -> None:
-    pair.update(6)
     pair.publish()
-    assert pair.sampled()[0] == pair.sampled()[1]
-    pool: Any = pair.ray._pool  # type: ignore[attr-defined]
-    os.kill(pool._samplers[1].home[1], signal.SIGKILL)
-    ours, theirs = pair.sampled(prompt=8)
-    assert ours == theirs
+    strikes: list[chaos.Strike] = []
+    _, apart = chaos.run(pair.ray, pair.local, [("sampler", "killed")], pair.folder, strikes.append)
+    assert apart < 1e-6
+    assert len(strikes) == 1
     (event,) = pair.ray.take_events()
-    assert event.startswith("actor sampler 1")
+    assert event.startswith("actor sampler")
 
 
 def test_faults_of_data_are_raised_and_not_repeated(pair: Pair) -> None:
@@ -212,18 +210,3 @@ def test_any_number_of_ranks_goes_on_from_a_checkpoint(pair: Pair, model: ModelC
     exported = AutoModelForCausalLM.from_pretrained(tmp_path / "export").state_dict()
     weights = read_tensors(tmp_path / "ray", "weights")
     assert all(torch.equal(exported[name], tensor) for name, tensor in weights.items())
-
-
-def test_the_budget_of_faults_ends(pair: Pair) -> None:
-    from complementary_rl.engines.ray.calls import Worker, WorkerFault
-    from complementary_rl.engines.ray.recovery import Recoveries
-
-    recoveries = Recoveries("actor", 1)
-    fault = WorkerFault(Worker("actor sampler 0", None), "is gone")
-    recoveries.spend(fault)
-    with pytest.raises(InfrastructureError, match=r"cluster\.fault_budget = 1.*actor sampler 0 is gone"):
-        recoveries.spend(fault)
-    with pytest.raises(UserError, match=r"asks for 9 CPUs"):
-        from complementary_rl.engines.ray.connection import check_room
-
-        check_room("actor", WorkersConfig(train=5, sample=4))
