@@ -116,6 +116,8 @@ class Config(Section):
             )
         if self.credit.rule == "relative" and method == "all_guided":
             raise ValueError("credit.rule 'relative' compares with the free half, and method 'all_guided' has none: use 'outcome'")
+        if self.actor.constrained and self.tool.enabled:
+            raise ValueError("actor.constrained leaves no room for a question to the extractor; switch it or tool.enabled off")
         if self.actor.updates_per_batch > env.groups_per_step:
             raise ValueError(
                 f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups"

@@ -122,6 +122,9 @@ class ActorConfig(Section):
     overlong: Overlong = "mask"
     """Episodes that filled the context, whose outcome is nobody's. `mask`: left out of their group, as if not played. `zero`: they count in
     the baseline and are not trained (DAPO's overlong filtering). `train`: a failure like any other."""
+    constrained: bool = False
+    """Let it sample nothing but one of the actions that the environment lists (extra `constrained`), behind its thinking if it thinks: for
+    models that do not follow "reply with one action". Log-probs are those of the constrained policy, in the trainer too."""
     prompts: str = "compact"
     """Prompt set: a folder of `complementary_rl/prompts` or a path."""
 

@@ -1,5 +1,6 @@
 """From configuration to engine: where the weights are, on which device, and whether they can be used for chat."""
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,22 @@ import torch
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import ClusterConfig, ModelConfig, VllmConfig, WorkersConfig
 from complementary_rl.engines.local.engine import LocalEngine
-from complementary_rl.engines.local.loading import check_vocabulary, first_line, load_model, load_tokenizer, read_config
+from complementary_rl.engines.local.loading import (
+    GIB,
+    check_vocabulary,
+    first_line,
+    load_model,
+    load_tokenizer,
+    model_need,
+    read_config,
+)
 from complementary_rl.engines.local.lora import add_adapters
 from complementary_rl.engines.local.shared_base import share_base
+from complementary_rl.engines.memory import free_memory
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.engines.vllm.engine import VllmEngine
 from complementary_rl.errors import UserError
-from complementary_rl.models.names import resolve
+from complementary_rl.models.names import public_name, resolve
 
 _OWN: dict[str, Any] = {"lora": None, "max_context": None, "gradient_checkpointing": False}
 """Settings in which models on one base may differ."""
@@ -84,6 +94,30 @@ def with_vllm(engine: Engine, model: ModelConfig, settings: VllmConfig) -> VllmE
         raise
 
 
+def check_memory_of(models: Mapping[str, ModelConfig], *, references: Collection[str] = ()) -> None:
+    """Raises UserError when the models cannot be trained side by side, by name, on the devices they are for; those in `references` keep a
+    frozen copy of their start weights. No weights are read."""
+    needs: dict[str, tuple[ModelConfig, torch.device, int]] = {}
+    for name, model in models.items():
+        need = model_need(resolve(model.path), model, keep_reference=name in references)
+        shared = any(_same_base(model, other) for other, _, _ in needs.values())
+        needs[name] = model, make_device(model.device), need.held - shared * need.frozen
+    for device in {device for _, device, _ in needs.values()}:
+        here = {name: held for name, (_, where, held) in needs.items() if where == device}
+        free = free_memory(device)
+        if sum(here.values()) > free:
+            told = " and ".join(f"{name} {held / GIB:.1f} GiB" for name, held in here.items())
+            raise UserError(
+                f"weights, gradients and optimiser need {told}, and {device} has {free / GIB:.1f} GiB free; train adapters "
+                "(lora.rank = 16), on one base for both models if need be, choose smaller models, or free memory"
+            )
+
+
+def _same_base(one: ModelConfig, other: ModelConfig) -> bool:
+    """Whether both are adapters on the same frozen weights."""
+    return one.lora is not None and other.lora is not None and one.model_copy(update=_OWN) == other.model_copy(update=_OWN)
+
+
 def _on_base_of(beside: tuple[ModelConfig, Engine] | None, model: ModelConfig) -> Any | None:
     """A model over the frozen weights of the engine `beside`, with adapters of its own; None where they differ in more than adapters."""
     if beside is None or model.lora is None:
@@ -91,14 +125,10 @@ def _on_base_of(beside: tuple[ModelConfig, Engine] | None, model: ModelConfig) -
     settings, engine = beside
     if isinstance(engine, VllmEngine):
         engine = engine.trainer
-    if (
-        not isinstance(engine, LocalEngine)
-        or settings.lora is None
-        or settings.model_copy(update=_OWN) != model.model_copy(update=_OWN)
-    ):
+    if not isinstance(engine, LocalEngine) or not _same_base(settings, model):
         return None
     base = share_base(engine.model)
-    add_adapters(base, model.lora)
+    add_adapters(base, model.lora, base=public_name(model.path))
     return base
 
 

@@ -11,6 +11,7 @@ from complementary_rl.config import ModelConfig
 from complementary_rl.engines.local.lora import add_adapters
 from complementary_rl.engines.memory import MemoryNeed, free_memory, memory_need
 from complementary_rl.errors import UserError
+from complementary_rl.models.names import public_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,7 +44,7 @@ def read_model(path: str, settings: ModelConfig, device: torch.device) -> Any:
     model = _read(path, settings).to(device)
     _check_finite(path, model)
     if settings.lora is not None:
-        add_adapters(model, settings.lora)
+        add_adapters(model, settings.lora, base=public_name(settings.path))
     return model
 
 

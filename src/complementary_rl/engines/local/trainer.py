@@ -107,7 +107,7 @@ class Trainer:
                     sums.add(term.name, output, batch.tokens)
                 else:
                     logprobs, *_ = self._scored(term.loss, batch)
-                    (logprobs.sum() * 0.0).backward()
+                    (logprobs.sum() * 0.0).backward()  # type: ignore[no-untyped-call]
         return self.ranks.total(sums).metrics()
 
     def _loss(self, loss: Loss, batch: MicroBatch) -> LossOutput:
@@ -144,6 +144,8 @@ class Trainer:
                     "token_ids, mask and logprobs of a sample differ in length: "
                     f"{length}, {len(sample.mask)}, {len(sample.logprobs)}"
                 )
+            if sample.allowed and len(sample.allowed) != length:
+                raise ValueError(f"a sample has {length} tokens, and what was allowed is told of {len(sample.allowed)}")
             if length > self.max_context:
                 raise ValueError(f"a sample has {length} tokens, the model's context holds {self.max_context}")
             if any(sample.mask) and sample.mask[0]:
