@@ -184,6 +184,10 @@ class Engine(Protocol):
         """Write a normal Hugging Face folder (model, tokenizer, chat template) that `transformers` loads."""
         ...
 
+    def take_events(self) -> list[str]:
+        """What was survived since the last call, such as dead processes that were replaced; for the run's log."""
+        ...
+
     def close(self) -> None:
         """Stop worker threads; idempotent."""
         ...

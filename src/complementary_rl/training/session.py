@@ -169,7 +169,9 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
 
 def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
     """The actor with its codec and prompts."""
-    actor = make_engine("actor", config.actor.model)
+    cluster = config.cluster if config.actor.engine == "ray" else None
+    vllm = config.actor.vllm if config.actor.sampler == "vllm" else None
+    actor = make_engine("actor", config.actor.model, cluster=cluster, vllm=vllm)
     return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
 
 
@@ -180,7 +182,11 @@ def open_extractor(
     has not computed yet, where both are adapters on the same one."""
     prompts = PromptSet.load(config.extractor.prompts)
     beside = None if actor is None else (config.actor.model, actor)
-    engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference, beside=beside)
+    cluster = config.cluster if config.extractor.engine == "ray" else None
+    vllm = config.extractor.vllm if config.extractor.sampler == "vllm" else None
+    engine = make_engine(
+        "extractor", config.extractor.model, cluster=cluster, vllm=vllm, keep_reference=keep_reference, beside=beside
+    )
     try:
         if config.extractor.constrained:
             check_constrained_decoding(engine.tokenizer)
@@ -261,7 +267,8 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         if not part.tasks:
             raise UserError(f"env.suite: {part.name} has no training tasks; check env.options")
     check_evaluation(parts_of(suite, config.eval.split), config.eval)
-    if flags.experience and (flags.extractor or config.tool.enabled):
+    in_process = config.actor.engine == config.extractor.engine == "local"
+    if in_process and flags.experience and (flags.extractor or config.tool.enabled):
         references = ["extractor"] if config.extractor.kl_coefficient > 0 else []
         check_memory_of({"actor": config.actor.model, "extractor": config.extractor.model}, references=references)
     actor, codec, prompts = open_models(config)

@@ -12,6 +12,19 @@ LOGIT_ELEMENTS = 1 << 24
 """Most logits in memory at a time (64 MB in fp32); with more, chunks are recomputed in the backward pass."""
 
 
+class Scorer(torch.nn.Module):
+    """`score` as a module: what has to happen around a whole pass, such as gathering parameters, hooks onto its call."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        self.model = decoder.model
+        self._decoder = decoder
+
+    def forward(self, batch: MicroBatch, *, entropy: bool = False) -> tuple[Tensor, Tensor | None]:
+        """See `score`."""
+        return score(self._decoder, batch, entropy=entropy)
+
+
 def score(decoder: Decoder, batch: MicroBatch, *, entropy: bool = False) -> tuple[Tensor, Tensor | None]:
     """Log-probs [B, T] of the tokens of `batch` under temperature, among what was allowed, and, if asked for, entropies [B, T] of the
     distributions they come from. Position t is about predicting token t; 0 where nothing is trained. With gradient if it is enabled."""
