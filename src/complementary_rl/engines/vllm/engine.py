@@ -71,7 +71,7 @@ class VllmEngine:
         return self._trainer
 
     async def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> list[Generation]:
-        """See `Engine.sample`. Raises ValueError for requests with a schema or a choice: vLLM does not tell what tokens were drawn among."""
+        """See `Engine.sample`. Raises ValueError for requests with a schema or a choice: what a token was drawn among is not told."""
         for request in requests:
             if not request.prompt_ids or min(request.prompt_ids) < 0:
                 raise ValueError(f"{self.name}: request {request.id!r} has an empty prompt or negative token ids")
