@@ -164,19 +164,21 @@ def test_a_loaded_checkpoint_is_served(make: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "lora", "message"),
+    ("server", "message"),
     [
-        ({"logprobs_mode": "raw_logprobs"}, None, "--logprobs-mode processed_logprobs"),
-        ({"max_model_len": 64}, None, "--max-model-len 256"),
-        ({"dev_mode": False}, None, "VLLM_SERVER_DEV_MODE=1"),
-        ({"lora": False}, LORA, "--enable-lora"),
+        ({"logprobs_mode": "raw_logprobs"}, "--logprobs-mode processed_logprobs"),
+        ({"max_model_len": 64}, "--max-model-len 256"),
+        ({"dev_mode": False}, "VLLM_SERVER_DEV_MODE=1"),
     ],
 )
-def test_a_server_that_cannot_be_used_is_refused_at_the_start(
-    make: Make, server: dict[str, object], lora: object, message: str
-) -> None:
+def test_a_server_that_cannot_be_used_is_refused_at_the_start(make: Make, server: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        make(lora=lora, **server)
+        make(**server)
+
+
+def test_a_server_that_takes_no_adapters_is_refused_at_the_start(make: Make) -> None:
+    with pytest.raises(UserError, match="--enable-lora"):
+        make(lora=LORA, takes_lora=False)
 
 
 def test_a_schema_is_refused(make: Make) -> None:

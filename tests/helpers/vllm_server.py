@@ -16,18 +16,21 @@ from transformers import AutoModelForCausalLM
 
 
 class FakeVllm:
-    """Serves the model in `folder`. `dev_mode`, `lora` and `logprobs_mode` are as on vLLM's command line; `max_model_len` its context."""
+    """Serves the model in `folder`, with a context of `max_model_len`.
+
+    `dev_mode`, `takes_lora` and `logprobs_mode` are what vLLM is started with.
+    """
 
     def __init__(
         self,
         folder: Path,
         *,
         dev_mode: bool = True,
-        lora: bool = True,
+        takes_lora: bool = True,
         logprobs_mode: str = "processed_logprobs",
         max_model_len: int = 256,
     ) -> None:
-        self.folder, self.dev_mode, self.lora = folder, dev_mode, lora
+        self.folder, self.dev_mode, self.takes_lora = folder, dev_mode, takes_lora
         self.logprobs_mode, self.max_model_len = logprobs_mode, max_model_len
         self.calls: list[str] = []
         self.bodies: list[dict[str, Any]] = []
@@ -105,9 +108,9 @@ class FakeVllm:
         if path == "/v1/completions":
             self.bodies.append(body)
             return {"object": "text_completion", "choices": [self._complete(**body)]}
-        if path == "/v1/load_lora_adapter" and self.lora:
+        if path == "/v1/load_lora_adapter" and self.takes_lora:
             return self._load_adapter(body["lora_name"], Path(body["lora_path"]))
-        if path == "/v1/unload_lora_adapter" and self.lora:
+        if path == "/v1/unload_lora_adapter" and self.takes_lora:
             if body["lora_name"] not in self.adapters:
                 raise _Refusal(404, f"The lora adapter '{body['lora_name']}' cannot be found.")
             del self.adapters[body["lora_name"]]
@@ -149,6 +152,8 @@ class FakeVllm:
             raise _Refusal(404, f"The model `{model}` does not exist.")
         if len(prompt) + max_tokens > self.max_model_len:
             raise _Refusal(400, f"This model's maximum context length is {self.max_model_len} tokens.")
+        if not 0 <= temperature <= 2:
+            raise _Refusal(400, f"temperature must be in [0, 2], got {temperature}.")
         stops = {*stop_token_ids, *(() if ignore_eos else (self.base.config.eos_token_id,))}
         draws = torch.Generator().manual_seed(seed)
         tokens: list[int] = []

@@ -59,30 +59,6 @@ def make_local_engine(
     )
 
 
-def check_memory_of(models: Mapping[str, ModelConfig], *, references: Collection[str] = ()) -> None:
-    """Raises UserError when the models cannot be trained side by side, by name, on the devices they are for; those in `references` keep a
-    frozen copy of their start weights. No weights are read."""
-    needs: dict[str, tuple[ModelConfig, torch.device, int]] = {}
-    for name, model in models.items():
-        need = model_need(resolve(model.path), model, keep_reference=name in references)
-        shared = any(_same_base(model, other) for other, _, _ in needs.values())
-        needs[name] = model, make_device(model.device), need.held - shared * need.frozen
-    for device in {device for _, device, _ in needs.values()}:
-        here = {name: held for name, (_, where, held) in needs.items() if where == device}
-        free = free_memory(device)
-        if sum(here.values()) > free:
-            told = " and ".join(f"{name} {held / GIB:.1f} GiB" for name, held in here.items())
-            raise UserError(
-                f"weights, gradients and optimiser need {told}, and {device} has {free / GIB:.1f} GiB free; train adapters "
-                "(lora.rank = 16), on one base for both models if need be, choose smaller models, or free memory"
-            )
-
-
-def _same_base(one: ModelConfig, other: ModelConfig) -> bool:
-    """Whether both are adapters on the same frozen weights."""
-    return one.lora is not None and other.lora is not None and one.model_copy(update=_OWN) == other.model_copy(update=_OWN)
-
-
 def make_ray_engine(name: str, model: ModelConfig, cluster: ClusterConfig, *, keep_reference: bool = False) -> Engine:
     """Put an engine on Ray around a model, named "actor" or "extractor", with the processes that `cluster` gives it.
 
@@ -116,6 +92,30 @@ def with_vllm(engine: Engine, model: ModelConfig, settings: VllmConfig) -> VllmE
     except BaseException:
         engine.close()
         raise
+
+
+def check_memory_of(models: Mapping[str, ModelConfig], *, references: Collection[str] = ()) -> None:
+    """Raises UserError when the models cannot be trained side by side, by name, on the devices they are for; those in `references` keep a
+    frozen copy of their start weights. No weights are read."""
+    needs: dict[str, tuple[ModelConfig, torch.device, int]] = {}
+    for name, model in models.items():
+        need = model_need(resolve(model.path), model, keep_reference=name in references)
+        shared = any(_same_base(model, other) for other, _, _ in needs.values())
+        needs[name] = model, make_device(model.device), need.held - shared * need.frozen
+    for device in {device for _, device, _ in needs.values()}:
+        here = {name: held for name, (_, where, held) in needs.items() if where == device}
+        free = free_memory(device)
+        if sum(here.values()) > free:
+            told = " and ".join(f"{name} {held / GIB:.1f} GiB" for name, held in here.items())
+            raise UserError(
+                f"weights, gradients and optimiser need {told}, and {device} has {free / GIB:.1f} GiB free; train adapters "
+                "(lora.rank = 16), on one base for both models if need be, choose smaller models, or free memory"
+            )
+
+
+def _same_base(one: ModelConfig, other: ModelConfig) -> bool:
+    """Whether both are adapters on the same frozen weights."""
+    return one.lora is not None and other.lora is not None and one.model_copy(update=_OWN) == other.model_copy(update=_OWN)
 
 
 def _on_base_of(beside: tuple[ModelConfig, Engine] | None, model: ModelConfig) -> Any | None:

@@ -27,8 +27,8 @@ _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
     """Bytes, and numbers of parameters. `held` is needed from start to end by a model that is trained and sampled from in one process;
-    `sampling` is what an untrained model would need, `training` what trainers alone do, the reference included, `frozen` the part that
-    another model with adapters on the same base shares."""
+    `sampling` is what an untrained model would need, `training` what trainers alone do, the reference included, `frozen` the part of
+    `held` that another model with adapters on the same base shares."""
 
     parameters: int
     trained: int
@@ -43,8 +43,8 @@ class MemoryNeed:
 def memory_need(config: Any, parameters: int, trained: int, settings: ModelConfig, *, keep_reference: bool = False) -> MemoryNeed:
     """The need of a model with `parameters` in all and `trained` trained ones; `config` is its transformers configuration."""
     width = getattr(torch, settings.dtype).itemsize
-    frozen = parameters - trained
-    training = width * frozen + 16 * trained + keep_reference * width * trained
+    frozen = width * (parameters - trained)
+    training = frozen + 16 * trained + keep_reference * width * trained
     hidden, layers = config.hidden_size, config.num_hidden_layers
     heads = getattr(config, "num_attention_heads", 1)  # models without are refused where their layers are looked at
     head_size = getattr(config, "head_dim", None) or hidden // heads
@@ -57,7 +57,7 @@ def memory_need(config: Any, parameters: int, trained: int, settings: ModelConfi
         sampling=width * parameters,
         training=training,
         held=training + width * trained,
-        frozen=width * frozen,
+        frozen=frozen,
         kv_cache_per_token=2 * layers * kv_heads * head_size * width,
         activations_per_token=(layers * hidden + layer if settings.gradient_checkpointing else layers * layer) * 4,
     )

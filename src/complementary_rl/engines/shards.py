@@ -21,11 +21,11 @@ def is_sharded(directory: Path) -> bool:
 
 def write_shards(directory: Path, **groups: Mapping[str, Tensor]) -> None:
     """Write this rank's part of every group; all ranks call it. Raises OSError when the disk refuses."""
-    import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     try:
-        dcp.save(_flat(groups), checkpoint_id=directory / _FOLDER)
+        save(_flat(groups), checkpoint_id=directory / _FOLDER)
     except CheckpointException as error:
         raise _disk_error(error) from error
 
@@ -57,19 +57,19 @@ def _flat(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _load(directory: Path, tensors: dict[str, Any], *, alone: bool = False) -> None:
-    import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # which is what `alone` asks for
-            dcp.load(tensors, checkpoint_id=directory / _FOLDER, no_dist=alone)
+            load(tensors, checkpoint_id=directory / _FOLDER, no_dist=alone)
     except CheckpointException as error:
         raise _disk_error(error) from error
 
 
 def _stored(directory: Path) -> dict[str, Any]:
-    from torch.distributed.checkpoint import FileSystemReader
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
 
     try:
         return dict(FileSystemReader(directory / _FOLDER).read_metadata().state_dict_metadata)

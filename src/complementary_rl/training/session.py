@@ -270,7 +270,10 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
     in_process = config.actor.engine == config.extractor.engine == "local"
     if in_process and flags.experience and (flags.extractor or config.tool.enabled):
         references = ["extractor"] if config.extractor.kl_coefficient > 0 else []
-        check_memory_of({"actor": config.actor.model, "extractor": config.extractor.model}, references=references)
+        models = {"actor": config.actor.model} if config.actor.engine == "local" else {}
+        if config.extractor.engine == "local":
+            models["extractor"] = config.extractor.model
+        check_memory_of(models, references=references)
     actor, codec, prompts = open_models(config)
     pool = EnvPool(suite, timeout=config.env.step_timeout, workers=ENV_WORKERS)
     runner = RolloutRunner(

@@ -9,7 +9,7 @@ What is trained next may be computed while what was published last is sampled fr
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
 from torch import Tensor
@@ -56,7 +56,12 @@ class RayEngine:
         self.compute_seconds = dict.fromkeys(("sample", "update", "logprobs", "publish"), 0.0)
         self._dtype = model.dtype
         self._recoveries = Recoveries(name, cluster.fault_budget)
-        shared = {"workers": workers, "cluster": cluster, "recoveries": self._recoveries, "max_context": max_context}
+        shared: dict[str, Any] = {
+            "workers": workers,
+            "cluster": cluster,
+            "recoveries": self._recoveries,
+            "max_context": max_context,
+        }
         self._group = TrainerGroup(name, model, **shared, keep_reference=keep_reference)
         self._pool = SamplerPool(name, model, **shared)
         self._unpublished = False

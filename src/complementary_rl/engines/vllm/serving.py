@@ -63,6 +63,10 @@ class Serving:
                 base = next(card for card in cards if card.get("parent") is None)
                 self._base = base["id"]
                 self._check_logprobs(server)
+                if not self._adapters and server.born() is None:
+                    self._tell(
+                        f"{server.url} does not tell when it began (/metrics): a restart between two requests would go unseen"
+                    )
             except (ServerFault, ValueError, LookupError, StopIteration, TypeError) as error:
                 raise UserError(f"{self._name}.vllm: {server.url} cannot be used as a vLLM server: {error}") from error
             if (held := base.get("max_model_len")) is not None and held < self._max_context:
@@ -202,11 +206,11 @@ class Serving:
     def _check_logprobs(self, server: Server) -> None:
         """Whether log-probs are of the distribution that is sampled from: they must change with the temperature."""
         ask = {"model": self._base, "prompt": _PROBE_IDS, "max_tokens": 1, "logprobs": 3, "seed": 0, "return_token_ids": True}
-        ones, fours = (server.post("/v1/completions", {**ask, "temperature": t})["choices"][0] for t in (1.0, 4.0))
+        ones, twos = (server.post("/v1/completions", {**ask, "temperature": t})["choices"][0] for t in (1.0, 2.0))
         if len(ones.get("token_ids") or ()) != 1:
             raise ValueError("it does not return token ids; vLLM 0.10.2 and later do")
         # The likeliest tokens, at both temperatures in this order; without the processed log-probs also with these values.
-        first, second = (sorted(c["logprobs"]["top_logprobs"][0].values(), reverse=True) for c in (ones, fours))
+        first, second = (sorted(c["logprobs"]["top_logprobs"][0].values(), reverse=True) for c in (ones, twos))
         if all(abs(a - b) < _PROBE_TOLERANCE for a, b in zip(first[:3], second[:3], strict=True)):
             raise ValueError("its log-probs leave the temperature out; start it with --logprobs-mode processed_logprobs")
 
