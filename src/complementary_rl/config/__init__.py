@@ -152,8 +152,8 @@ def _check_sampler(name: str, model: ActorConfig | ExtractorConfig) -> None:
         raise ValueError(
             f"{name}.vllm.urls is empty, but {name}.sampler is 'vllm'; name the servers, as in ['http://127.0.0.1:8000']"
         )
-    if isinstance(model, ExtractorConfig) and model.constrained:
+    if model.constrained:
         raise ValueError(
-            "extractor.constrained: vllm's log-probs would be those under the grammar, which are not what is trained; "
-            "leave it out, or set extractor.sampler = 'engine'"
+            f"{name}.constrained: vllm's log-probs would be those under the grammar, which are not what is trained; "
+            f"leave it out, or set {name}.sampler = 'engine'"
         )

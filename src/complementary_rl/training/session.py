@@ -267,7 +267,8 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         if not part.tasks:
             raise UserError(f"env.suite: {part.name} has no training tasks; check env.options")
     check_evaluation(parts_of(suite, config.eval.split), config.eval)
-    if flags.experience and (flags.extractor or config.tool.enabled):
+    in_process = config.actor.engine == config.extractor.engine == "local"
+    if in_process and flags.experience and (flags.extractor or config.tool.enabled):
         references = ["extractor"] if config.extractor.kl_coefficient > 0 else []
         models = {"actor": config.actor.model} if config.actor.engine == "local" else {}
         if config.extractor.engine == "local":

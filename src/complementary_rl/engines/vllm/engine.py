@@ -71,12 +71,14 @@ class VllmEngine:
         return self._trainer
 
     async def sample(self, requests: Sequence[SampleRequest], params: SamplingParams) -> list[Generation]:
-        """See `Engine.sample`. Raises ValueError for requests with a schema: vLLM's log-probs would be those under the grammar."""
+        """See `Engine.sample`. Raises ValueError for requests with a schema or a choice: what a token was drawn among is not told."""
         for request in requests:
             if not request.prompt_ids or min(request.prompt_ids) < 0:
                 raise ValueError(f"{self.name}: request {request.id!r} has an empty prompt or negative token ids")
-            if request.schema is not None:
-                raise ValueError(f"{self.name}: request {request.id!r} has a schema, which vLLM does not sample as it is trained")
+            if request.schema is not None or request.choice is not None:
+                raise ValueError(
+                    f"{self.name}: request {request.id!r} has a schema or a choice, which vLLM does not sample as it is trained"
+                )
         return await asyncio.wrap_future(self._calls.submit(self._sample, list(requests), params))
 
     def release(self, sessions: Sequence[str]) -> None:
