@@ -68,6 +68,8 @@ class Study(_Table):
     curves: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     reach: tuple[Reach, ...] = ()
+    findings: str = ""
+    """What was learnt, as Markdown, for the study's page."""
     needs: Literal["cpu", "gpu"] = "cpu"
     """`gpu`: too large for a laptop."""
 
