@@ -72,7 +72,8 @@ MEASURES: dict[str, Measure] = {
     "wall minutes": lambda run: run.summary.wall_seconds / 60,
     "peak memory, GB": lambda run: run.summary.peak_memory_gb,
 }
-"""Young entries are those of the last 10 steps, old ones of more than 49. Shares and rewards are of the final evaluation. `X: part` is the measure X (`guided`, `free`) of one part of a mixture."""
+"""Young entries are those of the last 10 steps, old ones of more than 49.
+Shares and rewards are of the final evaluation. `X: part` is the measure X (`guided`, `free`) of one part of a mixture."""
 
 CURVES: dict[str, tuple[str, ...]] = {
     "guided": ("rollout", "guided", "success"),
