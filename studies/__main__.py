@@ -6,6 +6,7 @@ from pathlib import Path
 
 from complementary_rl.errors import UserError
 from studies.declaration import Study, chosen, load, names
+from studies.page import write_index, write_page
 from studies.results import RESULTS, StudyResults, collect, read
 from studies.runs import cells, run_all
 from studies.tables import difference_table, main_table, plain
@@ -59,9 +60,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
+    if options.name is None:
+        print(f"page: {write_index()}")
+        return 0
     study = load(options.name)
     results = read(study, RESULTS / f"{study.name}.json")
     _show(study, results, options.seeds or list(study.seeds.reported))
+    print(f"page: {write_page(study, results)}")
     return 0
 
 
@@ -85,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--runs", type=Path, default=Path("runs/studies"), help="where runs are kept, by hash of their configuration")
     run.add_argument("--dry-run", action="store_true", help="say what is there and what would run")
     run.set_defaults(act=_run)
-    report = commands.add_parser("report", help="tables of the results there are")
-    report.add_argument("name")
+    report = commands.add_parser("report", help="print the tables of the results there are and write docs/studies/NAME.md")
+    report.add_argument("name", nargs="?", help="without it only the list of all studies is written")
     report.add_argument("--seeds", type=int, nargs="+", help="default: the declaration's reported seeds")
     report.set_defaults(act=_report)
     return parser

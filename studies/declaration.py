@@ -68,6 +68,8 @@ class Study(_Table):
     curves: tuple[str, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     reach: tuple[Reach, ...] = ()
+    findings: str = ""
+    """What was learnt, as Markdown, for the study's page."""
     needs: Literal["cpu", "gpu"] = "cpu"
     """`gpu`: too large for a laptop."""
 
@@ -93,8 +95,7 @@ class Study(_Table):
         steps = steps or self.steps
         if steps is not None:
             wanted["run.steps"] = steps
-        # JSON's scalars and lists are TOML's as well.
-        overrides = [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in wanted.items()]
+        overrides = [f"{name}={_toml(value)}" for name, value in wanted.items()]
         try:
             return load_config(_base(self.config), overrides)
         except ConfigError as error:
@@ -127,6 +128,13 @@ def chosen(study: Study, variants: Sequence[str] | None) -> list[str]:
     if unknown:
         raise ConfigError(f"study {study.name} has no variant {unknown[0]!r}; declared: {', '.join(study.variants)}")
     return list(variants or study.variants)
+
+
+def _toml(value: JsonValue) -> str:
+    """One line of TOML; a table inline. JSON's scalars and lists are TOML's as well."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _base(name: str) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 from complementary_rl.report.summary import ArmSummary, MethodSummary, load_summary
 from complementary_rl.report.tail import Tail, number
+from studies.bank_science import BankLife, half_life, read_bank, usefulness_by_age
 
 POINTS = 40
 """Values kept of a curve."""
@@ -45,6 +46,11 @@ def _fifth(last: bool) -> Measure:
     return lambda run: useful_shares(run.steps)[last]
 
 
+def _life(run: FinishedRun, read: Callable[[BankLife], float | None]) -> float | None:
+    bank = run.directory / "bank.sqlite"
+    return read(read_bank(bank, run.summary.steps)) if bank.exists() else None
+
+
 MEASURES: dict[str, Measure] = {
     "guided": lambda run: run.arm("guided").success.mean,
     "free": lambda run: run.arm("free").success.mean,
@@ -57,13 +63,17 @@ MEASURES: dict[str, Measure] = {
     "duplicate share": _bank("duplicate_share"),
     "never used": _bank("never_used_share"),
     "refused": _bank("refused"),
+    "half-life, steps": lambda run: _life(run, lambda life: half_life(life.lives)),
+    "won with young entries": lambda run: _life(run, lambda life: usefulness_by_age(life.shown, [10])[0]),
+    "won with old entries": lambda run: _life(run, lambda life: usefulness_by_age(life.shown, [50, 1 << 30])[1]),
     "useful, first fifth": _fifth(False),
     "useful, last fifth": _fifth(True),
     "episodes": lambda run: float(run.summary.episodes),
     "wall minutes": lambda run: run.summary.wall_seconds / 60,
     "peak memory, GB": lambda run: run.summary.peak_memory_gb,
 }
-"""Shares and rewards are of the final evaluation. `X: part` is the measure X (`guided`, `free`) of one part of a mixture."""
+"""Young entries are those of the last 10 steps, old ones of more than 49.
+Shares and rewards are of the final evaluation. `X: part` is the measure X (`guided`, `free`) of one part of a mixture."""
 
 CURVES: dict[str, tuple[str, ...]] = {
     "guided": ("rollout", "guided", "success"),

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from complementary_rl.report.intervals import Estimate
 from studies.declaration import Study
+from studies.figures import reached
 from studies.intervals import interquartile_interval, paired, present, seed_interval
-from studies.results import StudyResults
+from studies.results import RunRecord, StudyResults
 
 Rows = list[list[str]]
 
@@ -43,6 +44,27 @@ def difference_table(study: Study, results: StudyResults, seeds: Sequence[int]) 
             by_seed = ", ".join(f"{value:{spec}}" for value in found)
             rows.append([f"{variant}, {name} − {other}, {reference}", _told(seed_interval(found), spec), by_seed])
     return rows
+
+
+def reach_table(study: Study, results: StudyResults, seeds: Sequence[int]) -> Rows:
+    """After which share of the other variant's training episodes its final success in training is reached, seed by seed."""
+    rows = [["variant", "reaches", "share of its episodes, by seed", "seeds that reach it"]]
+    for reach in study.reach:
+        (variant, name), (other, reference) = reach.of, reach.against
+        pairs = [(first, second) for seed in seeds for first in results.of(variant, [seed]) for second in results.of(other, [seed])]
+        pairs = [(first, second) for first, second in pairs if second.curves[reference]["values"]]
+        shares = [_share(first, name, second, reference) for first, second in pairs]
+        if shares:
+            told = ", ".join("never" if share is None else f"{share:.2f}" for share in shares)
+            rows.append([f"{variant}, {name}", f"{other}, {reference}", told, f"{len(present(shares))} of {len(shares)}"])
+    return rows
+
+
+def _share(first: RunRecord, name: str, second: RunRecord, reference: str) -> float | None:
+    curve = second.curves[reference]
+    tail = curve["values"][-max(1, len(curve["values"]) // 10) :]
+    episodes = reached(first, name, sum(tail) / len(tail))
+    return None if episodes is None else episodes / curve["episodes"][-1]
 
 
 def plain(rows: Rows) -> str:

@@ -156,6 +156,24 @@ def test_the_expert_finds_every_exit_within_the_turns(suite: DarkRooms, env: Dar
         assert outcome.success, task
 
 
+def test_redrawn_rooms_keep_their_names_and_have_their_exits_elsewhere(suite: DarkRooms, env: DarkRoomEnv) -> None:
+    changing = DarkRooms(redraw_step=7)
+    for task in suite.tasks("train"):
+        assert changing.task_at(task, 6) == task
+        later = changing.task_at(task, 7)
+        assert changing.exit(task) == suite.exit(task) == suite.exit(suite.task_at(task, 7))
+        assert changing.region(later) != suite.region(task)
+        assert (later.id, later.description, later.scope) == (task.id, task.description, task.scope)
+        assert changing.judge_entry(later, f"the exit is in the {changing.region(later)}")
+        assert not changing.judge_entry(later, f"the exit is in the {suite.region(task)}")
+    world = changing.make_env()
+    player = expert_player(changing, later, 3)
+    assert play_episode(changing, world, later, 3, player).success
+    world.close()
+    with pytest.raises(UserError, match="redraw_step"):
+        DarkRooms(redraw_step=-1)
+
+
 @pytest.mark.parametrize("size", [6, 9, 12, 15, 18])
 def test_every_size_has_its_corners(size: int) -> None:
     suite = DarkRooms(rooms=1, size=size, max_turns=100)
@@ -174,7 +192,7 @@ def test_every_size_has_its_corners(size: int) -> None:
 )
 def test_regions(suite: DarkRooms, monkeypatch: pytest.MonkeyPatch, exit_cell: tuple[int, int], region: str) -> None:
     task = suite.tasks("train")[0]
-    monkeypatch.setitem(suite._exits, task.id, exit_cell)
+    monkeypatch.setitem(suite._exits, (task.id, task.seed), exit_cell)
     assert suite.region(task) == region
 
 
@@ -198,7 +216,7 @@ def test_regions(suite: DarkRooms, monkeypatch: pytest.MonkeyPatch, exit_cell: t
 )
 def test_judging_entries(suite: DarkRooms, monkeypatch: pytest.MonkeyPatch, text: str, verdict: bool | None) -> None:
     task = suite.tasks("train")[0]
-    monkeypatch.setitem(suite._exits, task.id, (2, 3))
+    monkeypatch.setitem(suite._exits, (task.id, task.seed), (2, 3))
     assert suite.judge_entry(task, text) is verdict
 
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from complementary_rl.engines.protocol import LossInputs
-from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples
+from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples, guided_lead
 from complementary_rl.objectives.grpo import GrpoLoss
 from complementary_rl.objectives.samples import trajectory_samples
+from complementary_rl.types import Trajectory
 
 
 def test_the_entry_and_every_question_leave_the_context():
@@ -159,3 +160,14 @@ def test_observations_are_unsupervised_and_advantages_play_no_part():
     inputs = random_inputs(0)
     _, gradient = value_and_gradient(NextTokenLoss(), inputs)
     torch.testing.assert_close(gradient, -inputs.weights[:, None] * inputs.mask)
+
+
+def test_the_lead_of_the_guided_half_is_what_is_left_to_consolidate():
+    def half(condition: str, wins: list[bool]) -> list[Trajectory]:
+        base = make_trajectory(entries=(7,) if condition == "guided" else ())
+        return [replace(base, id=f"{condition}{i}", success=won) for i, won in enumerate(wins)]
+
+    guided, free = half("guided", [True, True, False, True]), half("free", [True, False])
+    assert guided_lead(guided + free) == 0.25
+    assert guided_lead(half("guided", [False]) + free) == 0.0
+    assert guided_lead(guided) == guided_lead(free) == guided_lead([]) == 0.0

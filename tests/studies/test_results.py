@@ -1,5 +1,7 @@
 """What is taken from finished runs, how it is kept, and the estimates over seeds."""
 
+import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +11,11 @@ from helpers.run_dirs import make_run
 from complementary_rl.config import Config
 from complementary_rl.errors import UserError
 from studies.declaration import Study
+from studies.figures import figures, reached
 from studies.intervals import interquartile_interval, interquartile_mean, paired, seed_interval
 from studies.measures import FinishedRun, curve, measure, useful_shares
-from studies.results import collect, read
+from studies.page import write_page
+from studies.results import RunRecord, StudyResults, collect, read
 from studies.runs import Cell
 from studies.tables import difference_table, interquartile_table, main_table, plain
 
@@ -105,3 +109,39 @@ def test_the_interquartile_mean_leaves_a_quarter_out_at_either_end() -> None:
 
 def test_differences_are_taken_where_both_seeds_are_there() -> None:
     assert paired([0.75, None, 0.5], [0.5, 0.1, None]) == [0.25]
+
+
+def test_a_page_has_tables_curves_and_where_they_come_from(tmp_path: Path) -> None:
+    results = collect(STUDY, _cells(tmp_path, [1, 2]), tmp_path / "s.json")
+    page = write_page(STUDY, results, tmp_path / "pages").read_text()
+    assert "| complementary | 2 |" in page
+    assert "4 of 10 runs" in page
+    assert "seeds 0, 11; reported are seeds 1, 2, 3, 4, 5" in page
+    images = {path.name for path in (tmp_path / "pages" / "images").iterdir()}
+    assert images == {f"s-{name}-{axis}.svg" for name in ("guided", "free") for axis in ("episodes", "minutes")}
+    assert all(f"](images/{name})" in page for name in images)
+    (tmp_path / "pages" / "images" / "s-entries-episodes.svg").touch()
+    (tmp_path / "pages" / "images" / "s-two-free-episodes.svg").touch()
+    write_page(STUDY, StudyResults(study="s", command=""), tmp_path / "pages")
+    assert [path.name for path in (tmp_path / "pages" / "images").iterdir()] == ["s-two-free-episodes.svg"], "another study's stays"
+
+
+def test_the_figures_work_as_files_in_light_and_dark(tmp_path: Path) -> None:
+    results = collect(STUDY, _cells(tmp_path, [1]), tmp_path / "s.json")
+    svg = figures(STUDY, results, [1])["s-free-episodes.svg"]
+    used = set(re.findall(r"var\(--(\w+)\)", svg))
+    defined = svg[: svg.index("</style>")]
+    assert used
+    assert all(defined.count(f"--{name}:") == 2 for name in used)
+    assert ET.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_mark_is_reached_when_three_points_in_a_row_are_there_on_average() -> None:
+    values = [0.0, 0.9, 0.0, 0.3, 0.6, 0.9]
+    run = RunRecord(
+        variant="a", seed=1, config_hash="", commit=None, machine="", steps=6, measures={},
+        curves={"free": {"episodes": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "minutes": values, "values": values}},
+    )  # fmt: skip
+    assert reached(run, "free", 0.6) == 6.0
+    assert reached(run, "free", 0.3) == 3.0
+    assert reached(run, "free", 0.95) is None

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from helpers.runs import bank_tables, newest_checkpoint, parity_config, records, timeless, tiny_config
 
+from complementary_rl.config_file import load_config
+from complementary_rl.errors import ConfigError
+from complementary_rl.training.methods import guided_members
 from complementary_rl.training.run import train
 
 KEPT = ("checkpoint.keep=10", "retrieval.min_similarity=0.5")
@@ -170,6 +173,32 @@ def test_self_distillation_adds_its_term_where_it_is_due(tmp_path: Path) -> None
     assert terms == [[False, True, False, True], [False, False, False, True], [False] * 4]
     assert weights(tmp_path / "with", 1, "actor") == weights(tmp_path / "without", 1, "actor")
     assert weights(tmp_path / "with", 2, "actor") != weights(tmp_path / "without", 2, "actor")
+
+
+def test_the_guided_share_is_kept_or_moves_on_a_straight_line() -> None:
+    def members(*overrides: str) -> list[int]:
+        config = load_config(None, ["run.steps=5", *overrides])
+        return [guided_members(config, step) for step in range(5)]
+
+    assert members() == [4] * 5
+    assert members("env.guided_share=0.25") == [2] * 5
+    assert members("env.guided_share=0.75", "env.guided_share_end=0.25") == [6, 5, 4, 3, 2]
+    assert members("env.guided_share_end=0") == [4, 3, 2, 2, 0], "none is alone in its half"
+    assert members("run.method=all_guided", "env.guided_share=0.25") == [8] * 5
+    assert members("run.method=baseline") == [0] * 5
+    for share in ("0.1", "0.9"):
+        with pytest.raises(ConfigError, match=r"env\.guided_share"):
+            members(f"env.guided_share={share}")
+    with pytest.raises(ConfigError, match="must be below 1"):
+        members("env.guided_share_end=1", "credit.rule=relative")
+
+
+def test_a_share_of_each_group_is_guided(tmp_path: Path) -> None:
+    options = ("env.group_size=8", "env.guided_share=0.75", "run.steps=3")
+    train(parity_config(tmp_path / "run", *options, *KEPT))
+    played = [record["rollout"] for record in records(tmp_path / "run", "step")]
+    counts = {(rollout["guided"]["n"] / rollout["free"]["n"]) for rollout in played if "guided" in rollout}
+    assert max(counts) == 3.0
 
 
 def test_the_ratio_leaves_one_on_the_second_minibatch(tmp_path: Path) -> None:

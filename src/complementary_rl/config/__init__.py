@@ -93,13 +93,18 @@ class Config(Section):
         if env.group_size < 2:
             raise ValueError("env.group_size must be at least 2: GRPO compares the rollouts of a group")
         split = method not in ("baseline", "all_guided")
-        if split and env.group_size % 2:
+        if split and env.guided_share == 0.5 and env.group_size % 2:
             raise ValueError(f"env.group_size is {env.group_size}: it must be even, half of a group is guided and half is free")
         if split and env.group_size < 4:
             raise ValueError(
                 "env.group_size must be at least 4 when a group is split: each half needs two rollouts to have a baseline"
             )
-        guided = env.group_size if method == "all_guided" else env.group_size // 2
+        guided = env.group_size if method == "all_guided" else round(env.group_size * env.guided_share)
+        if split and not 2 <= guided <= env.group_size - 2:
+            raise ValueError(
+                f"env.guided_share of {env.guided_share} leaves {guided} of {env.group_size} rollouts guided: each side needs two to have "
+                "a baseline; choose another share or a larger env.group_size"
+            )
         if method != "baseline" and retrieval.entries_per_group > guided:
             raise ValueError(
                 f"retrieval.entries_per_group is {retrieval.entries_per_group} but a group has {guided} guided rollouts"
@@ -116,6 +121,10 @@ class Config(Section):
             )
         if self.credit.rule == "relative" and method == "all_guided":
             raise ValueError("credit.rule 'relative' compares with the free half, and method 'all_guided' has none: use 'outcome'")
+        if self.credit.rule == "relative" and split and env.guided_share_end == 1:
+            raise ValueError(
+                "credit.rule 'relative' compares with the free half: env.guided_share_end must be below 1, or use 'outcome'"
+            )
         if self.actor.constrained and self.tool.enabled:
             raise ValueError("actor.constrained leaves no room for a question to the extractor; switch it or tool.enabled off")
         if self.actor.updates_per_batch > env.groups_per_step:

@@ -140,6 +140,9 @@ class SelfDistillationConfig(Section):
     """Every how many actor updates it is added."""
     coefficient: float = Field(0.3, gt=0)
     """Weight of the loss beside the RL loss, in units of advantage: an imitated episode pulls as this advantage would."""
+    adaptive: bool = False
+    """Multiply `coefficient` by how far the batch's guided success is above its free one (0 when it is not): the loss fades as the free
+    half catches up, and stops when the guided half falls behind."""
     source: Literal["guided", "own"] = "guided"
     """`guided`: guided episodes better than the free mean. `own`: any successful episode (the imitation control of the baseline)."""
 

@@ -44,6 +44,10 @@ class EnvConfig(Section):
     """Groups (tasks) per actor step; a mixture deals them to its parts by weight."""
     group_size: int = Field(8, ge=1)
     """K, rollouts per group; even when the group is split in a guided and a free half."""
+    guided_share: float = Field(0.5, gt=0, lt=1)
+    """Share of a group's rollouts that is offered experience, where the method splits groups; ½ is the paper's."""
+    guided_share_end: float | None = Field(None, ge=0, le=1)
+    """Share that the last step has, reached on a straight line from `guided_share`; None keeps it."""
     max_turns: int | None = Field(None, ge=1)
     """Turn limit; None takes that of each task."""
     step_timeout: float = Field(30.0, gt=0)

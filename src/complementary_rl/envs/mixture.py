@@ -89,6 +89,9 @@ class Mixture(Suite):
     def max_turns_for(self, task: Task) -> int:
         return self.suite_of(task).max_turns_for(task)
 
+    def task_at(self, task: Task, step: int) -> Task:
+        return self.suite_of(task).task_at(task, step)
+
     def judge_entry(self, task: Task, text: str) -> bool | None:
         return self.suite_of(task).judge_entry(task, text)
 

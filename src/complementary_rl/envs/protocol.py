@@ -91,6 +91,13 @@ class Suite(ABC):
         """The name of the part a task belongs to."""
         return self.name
 
+    def task_at(self, task: Task, step: int) -> Task:
+        """The task as it is at an actor step, for a world that changes while experience about it is kept.
+
+        What changed belongs in the task's `seed`; id, description and scope stay, since they are what experience is found by.
+        """
+        return task
+
     def judge_entry(self, task: Task, text: str) -> bool | None:
         """Whether an entry is true and useful for `task`, where the suite can know; None where it cannot.
 

@@ -35,6 +35,18 @@ def distillation_episodes(group: Sequence[Trajectory], source: Source) -> list[T
     return [episode for episode in group if episode.condition is Condition.GUIDED and episode.success and episode.reward > bar]
 
 
+def guided_lead(episodes: Sequence[Trajectory]) -> float:
+    """How far the success of guided episodes is above that of free ones, 0 where it is not: what there is to consolidate.
+
+    0 where either kind is missing.
+    """
+    halves = {condition: [episode.success for episode in episodes if episode.condition is condition] for condition in Condition}
+    if not all(halves.values()):
+        return 0.0
+    guided, free = (sum(halves[condition]) / len(halves[condition]) for condition in (Condition.GUIDED, Condition.FREE))
+    return max(0.0, guided - free)
+
+
 def distillation_samples(episodes: Sequence[Trajectory], *, of: int, token_mean: bool) -> list[TrainingSample]:
     """The samples of the episodes, in order; an episode is one, or more where thinking was dropped (`trajectory_samples`), or none if
     the actor never acted.

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from complementary_rl.config import Overlong
 from complementary_rl.engines.protocol import LossTerm, SamplingParams, TrainingSample
 from complementary_rl.objectives.advantages import group_advantages
-from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples
+from complementary_rl.objectives.distillation import NextTokenLoss, distillation_episodes, distillation_samples, guided_lead
 from complementary_rl.objectives.grpo import GrpoLoss
 from complementary_rl.objectives.samples import trajectory_samples
 from complementary_rl.rollout.plan import EpisodePlan, Shown, group_seed, sampling_seed, tasks_for_step
 from complementary_rl.rollout.runner import Fault
 from complementary_rl.seeds import derive_seed
+from complementary_rl.training.methods import guided_members
 from complementary_rl.training.optim import optim_params
 from complementary_rl.types import Metrics, Trajectory
 
@@ -64,10 +65,12 @@ def _terms(session: "Session", groups: Sequence[Group], step: int) -> list[LossT
     ]
     distil = config.self_distillation
     if distil.enabled and step >= distil.warmup_steps and (step + 1) % distil.interval == 0:
+        played = [episode for group in groups for episode in group]
+        coefficient = distil.coefficient * (guided_lead(played) if distil.adaptive else 1.0)
         episodes = [episode for group in groups for episode in distillation_episodes(group, distil.source)]
-        if episodes:
-            samples = distillation_samples(episodes, of=sum(map(len, groups)), token_mean=config.actor.ratio != "sequence")
-            terms.append(LossTerm("imitation", samples, NextTokenLoss(), distil.coefficient))
+        if episodes and coefficient:
+            samples = distillation_samples(episodes, of=len(played), token_mean=config.actor.ratio != "sequence")
+            terms.append(LossTerm("imitation", samples, NextTokenLoss(), coefficient))
     return terms
 
 
@@ -93,13 +96,14 @@ def _grpo_samples(groups: Sequence[Group], *, condition_wise: bool, overlong: Ov
 async def _plan(session: "Session", step: int) -> list[EpisodePlan]:
     config, run_seed = session.config, session.config.run.seed
     parts = [part for part in session.parts if session.fault_budget.plays(part.name, step)]
-    tasks = tasks_for_step(parts, config.env.groups_per_step, step, run_seed)
+    drawn = tasks_for_step(parts, config.env.groups_per_step, step, run_seed)
+    tasks = [session.suite.task_at(task, step) for task in drawn]
     offers: list[list[Shown]] = [[] for _ in tasks]
     if session.manager is not None and step >= config.run.warmup_steps:
         seeds = [derive_seed(run_seed, "retrieve", step, group) for group in range(len(tasks))]
         retrieved = await session.manager.retrieve(tasks, seeds, step, training=True)
         offers = [[Shown(tuple(entries)) for entries in sets] for sets in retrieved]
-    guided = round(config.env.group_size * session.flags.guided)
+    guided = guided_members(config, step)
     plans = []
     for group, (task, sets) in enumerate(zip(tasks, offers, strict=True)):
         for member in range(config.env.group_size):

@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from complementary_rl.config import Method
+from complementary_rl.config import Config, Method
 
 
 @dataclass(frozen=True, slots=True)
 class MethodFlags:
-    """`guided`: share of a group's rollouts that are offered experience. `condition_wise`: each half has its own baseline (Eq 4/5)."""
+    """`guided`: share of a group's rollouts that are offered experience, None as `env.guided_share` says. `condition_wise`: each half
+    has its own baseline (Eq 4/5)."""
 
-    guided: float = 0.5
+    guided: float | None = None
     condition_wise: bool = True
     distil: bool = True
     train_actor: bool = True
@@ -18,7 +19,7 @@ class MethodFlags:
     @property
     def experience(self) -> bool:
         """Whether the run has a bank at all."""
-        return self.guided > 0
+        return self.guided != 0
 
     @property
     def extractor(self) -> bool:
@@ -35,3 +36,18 @@ METHODS: dict[Method, MethodFlags] = {
     "all_guided": MethodFlags(guided=1.0, condition_wise=False),
     "pooled": MethodFlags(condition_wise=False),
 }
+
+
+def guided_members(config: Config, step: int) -> int:
+    """How many rollouts of each group are offered experience at an actor step.
+
+    None is alone in its half, where it would have no baseline: one guided rollout becomes two, as does one free rollout, where a share on
+    its way to 0 or 1 passes them.
+    """
+    size, fixed = config.env.group_size, METHODS[config.run.method].guided
+    if fixed is not None:
+        return round(size * fixed)
+    first, last = config.env.guided_share, config.env.guided_share_end
+    share = first if last is None else first + (last - first) * min(1.0, step / max(1, config.run.steps - 1))
+    guided = round(size * share)
+    return min(max(guided, 2), size - 2) if 0 < guided < size else guided

@@ -4,6 +4,7 @@ distillation worker and the extractor's loop run freely and share nothing but th
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -93,7 +94,10 @@ class Schedule:
         step = session.progress.step
         result = await evaluate(
             session.runner,
-            parts_of(session.suite, config.eval.split),
+            [
+                replace(part, tasks=[session.suite.task_at(task, step) for task in part.tasks])
+                for part in parts_of(session.suite, config.eval.split)
+            ],
             config.eval,
             run_seed=config.run.seed,
             batch=config.env.groups_per_step * config.env.group_size,

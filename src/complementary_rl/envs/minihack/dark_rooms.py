@@ -6,7 +6,10 @@ room, not all of it. What an earlier episode found out is worth knowing in the n
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+from numpy.random import Generator
 
 from complementary_rl.envs.minihack.compass import KEYS, towards
 from complementary_rl.envs.minihack.game import NEEDS, LevelGame, compile_level, map_origin
@@ -27,8 +30,9 @@ class DarkRooms(Suite):
     """Suite ``minihack/dark-rooms``.
 
     `rooms` train and `heldout_rooms` held-out rooms of `size` × `size` cells (a multiple of 3, so that the nine regions are
-    equal), `max_turns` actions per episode. `seed` chooses the names and the exits. Each room is its own bank scope. Raises
-    UserError for options that are out of range.
+    equal), `max_turns` actions per episode. `seed` chooses the names and the exits. Each room is its own bank scope. From actor step
+    `redraw_step` on every exit is in another region of its room, so that what was learnt about it is wrong. Raises UserError for
+    options that are out of range.
     """
 
     name = "minihack/dark-rooms"
@@ -39,7 +43,15 @@ class DarkRooms(Suite):
         "north, north-east, east, south-east, south, south-west, west or north-west."
     )
 
-    def __init__(self, rooms: int = 16, heldout_rooms: int = 16, max_turns: int = 16, seed: int = 0, size: int = 15) -> None:
+    def __init__(
+        self,
+        rooms: int = 16,
+        heldout_rooms: int = 16,
+        max_turns: int = 16,
+        seed: int = 0,
+        size: int = 15,
+        redraw_step: int | None = None,
+    ) -> None:
         if rooms < 1 or heldout_rooms < 0 or rooms + heldout_rooms > COUNT:
             raise UserError(
                 f"{self.name}: rooms ≥ 1 and heldout_rooms ≥ 0 must add up to at most {COUNT}, not {rooms} + {heldout_rooms}"
@@ -47,6 +59,9 @@ class DarkRooms(Suite):
         if size not in (6, 9, 12, 15, 18):
             raise UserError(f"{self.name}: size is {size}; it must be 6, 9, 12, 15 or 18")
         require_at_least(self.name, 1, max_turns=max_turns)
+        if redraw_step is not None:
+            require_at_least(self.name, 0, redraw_step=redraw_step)
+        self.redraw_step = redraw_step
         self.max_turns = max_turns
         self.size = size
         order = titles(rng("dark-rooms", seed, "names"))
@@ -55,13 +70,21 @@ class DarkRooms(Suite):
             "train": [self._task(title, "train") for title in order[:rooms]],
             "heldout": [self._task(title, "heldout") for title in order[COUNT - heldout_rooms :]],
         }
-        self._exits = {task.id: self._draw_exit(seed, task) for tasks in self._tasks.values() for task in tasks}
+        # By what distinguishes a room from itself redrawn.
+        self._exits: dict[tuple[str, int], tuple[int, int]] = {}
+        for task in (task for tasks in self._tasks.values() for task in tasks):
+            draws = rng("dark-rooms", seed, task.description)
+            self._exits[task.id, task.seed] = self._draw_exit(draws)
+            self._exits[task.id, _redrawn(task).seed] = self._draw_exit(draws, elsewhere=self.region(task))
 
     def tasks(self, split: Split) -> Sequence[Task]:
         return self._tasks[split]
 
     def make_env(self) -> "DarkRoomEnv":
         return DarkRoomEnv(self)
+
+    def task_at(self, task: Task, step: int) -> Task:
+        return task if self.redraw_step is None or step < self.redraw_step else _redrawn(task)
 
     def judge_entry(self, task: Task, text: str) -> bool | None:
         claims = {(match[2].lower(), not match[1]) for match in _CLAIM.finditer(text)}
@@ -81,22 +104,32 @@ class DarkRooms(Suite):
 
     def exit(self, task: Task) -> tuple[int, int]:
         """Column and row (1 … size) of a room's exit. Raises UserError if the task is not of this suite."""
-        if task.id not in self._exits:
+        if (task.id, task.seed) not in self._exits:
             raise UserError(f"{self.name}: there is no room {task.id!r} in this suite; was it made with other options?")
-        return self._exits[task.id]
+        return self._exits[task.id, task.seed]
 
     def region(self, task: Task) -> str:
         """Which of the nine regions of the room holds its exit."""
-        x, y = self.exit(task)
+        return self._region(self.exit(task))
+
+    def _region(self, exit_cell: tuple[int, int]) -> str:
+        x, y = exit_cell
         return _REGIONS[(y - 1) * 3 // self.size][(x - 1) * 3 // self.size]
 
     def _task(self, title: str, split: Split) -> Task:
         place = named(self.name, title)
         return Task(place.id, self.name, f"Find the exit of the {title}.", derive_seed(place.id), split, scope=place.scope)
 
-    def _draw_exit(self, seed: int, task: Task) -> tuple[int, int]:
-        x, y = rng("dark-rooms", seed, task.description).integers(1, self.size + 1, size=2)
-        return int(x), int(y)
+    def _draw_exit(self, draws: Generator, elsewhere: str | None = None) -> tuple[int, int]:
+        """A cell; not in the region `elsewhere`."""
+        while True:
+            x, y = (int(value) for value in draws.integers(1, self.size + 1, size=2))
+            if self._region((x, y)) != elsewhere:
+                return x, y
+
+
+def _redrawn(task: Task) -> Task:
+    return replace(task, seed=derive_seed(task.id, "redrawn"))
 
 
 class DarkRoomEnv:
