@@ -15,18 +15,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 
 from benchmarks.synthetic import np
-from complementary_rl.models.embedded import resolve
+from complementary_rl.models.names import resolve
 from complementary_rl.report.provenance import current_commit
 
 
 def load(path: str) -> Any:
-    """A float32 causal LM from a folder or `embedded:actor`."""
+    """A float32 causal LM from a folder, or by a name such as `embedded:actor` or `packaged:smollm2`."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    folder = resolve(path) if path.startswith("embedded:") else Path(path)
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return AutoModelForCausalLM.from_pretrained(resolve(path), dtype=torch.float32).eval()
 
 
 @dataclass

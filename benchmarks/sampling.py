@@ -20,7 +20,7 @@ from complementary_rl.types import TokenIds
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="embedded:actor", help="embedded:actor, or a folder")
+    parser.add_argument("--model", default="embedded:actor", help="a name of `crl models ls`, or a folder")
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=200, help="tokens of the first prompt")

@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="embedded:actor", help="embedded:actor, or a folder")
+    parser.add_argument("--model", default="embedded:actor", help="a name of `crl models ls`, or a folder")
     parser.add_argument("--rank", type=int, default=16)
     options = parser.parse_args()
     print_machine()

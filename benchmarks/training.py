@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="embedded:actor", help="embedded:actor, or a folder")
+    parser.add_argument("--model", default="embedded:actor", help="a name of `crl models ls`, or a folder")
     parser.add_argument("--samples", type=int, default=32)
     parser.add_argument("--lengths", type=int, nargs="+", default=[232], help="tokens of a sample, or least and most")
     parser.add_argument("--trained", type=float, default=0.2, help="share of the tokens that the model sampled")

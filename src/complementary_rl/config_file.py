@@ -49,10 +49,15 @@ def dump_config(config: Config) -> str:
 
 
 def config_hash(config: Config) -> str:
-    """Twelve hex digits that identify everything that shapes results; where the run is written does not count."""
+    """Twelve hex digits that identify everything that shapes results; where the run is written and on how many processes it runs do not
+    count."""
     data = config.model_dump(mode="json")
     data["run"].pop("dir")
     data["run"].pop("name")
+    data.pop("cluster")
+    for model in ("actor", "extractor"):
+        for who_computes in ("engine", "sampler", "vllm"):
+            data[model].pop(who_computes)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -55,6 +55,9 @@ class Generation:
     by the weights of `version`; where a schema constrained it, under the distribution before that. `stop_reason`: "stop" (a stop token
     was sampled and is the last of `token_ids`), "length" (`max_new_tokens` reached) or "context" (the model's context was full;
     `token_ids` may be empty).
+
+    Where a choice constrained it, ``allowed[i]`` are the tokens that `token_ids[i]` was drawn among, () where it was drawn among all; as a
+    whole () where nothing did.
     """
 
     id: str
@@ -65,6 +68,7 @@ class Generation:
     logprobs: tuple[float, ...]
     stop_reason: Literal["stop", "length", "context"]
     temperature: float = 1.0
+    allowed: tuple[TokenIds, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,25 @@ def test_overrides_apply_in_order_and_reach_nested_fields() -> None:
         ("retrieval.entries_per_group=5", "a group has 4 guided rollouts"),
         ("credit.rule=contrast", "set retrieval.entries_per_group to 2 or more"),
         ("actor.updates_per_batch=9", "a step has 8 groups"),
+        ("actor.engine=rya", "actor.engine: Input should be 'local' or 'ray' (given: 'rya')"),
+        ("cluster.actor.sample=0", "cluster.actor.sample: Input should be greater than or equal to 1 (given: 0)"),
+        ("cluster.extractor.train=2", "extractor.engine is 'local'; set extractor.engine = 'ray'"),
     ],
 )
 def test_bad_settings_are_refused_with_path_and_remedy(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r".*") as error:
         load_config(None, [override])
     assert message in str(error.value)
+
+
+def test_devices_are_given_by_ray() -> None:
+    with pytest.raises(ConfigError, match=r"set cluster\.actor\.train_gpus"):
+        load_config(None, ["actor.engine=ray", "actor.model.device=cuda:0"])
+
+
+def test_the_hash_knows_what_is_computed_not_by_how_many() -> None:
+    local, ray = load_config(), load_config(None, ["actor.engine=ray", "cluster.actor.train=4"])
+    assert config_hash(local) == config_hash(ray) != config_hash(load_config(None, ["actor.optim.lr=1e-3"]))
 
 
 def test_credit_relative_to_the_free_half_needs_one() -> None:

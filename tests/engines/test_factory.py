@@ -12,7 +12,8 @@ from helpers.models import STOP_ID, save_tiny_model, tiny_model, tiny_tokenizer
 from safetensors.torch import load_file, save_file
 
 from complementary_rl.config import ModelConfig
-from complementary_rl.engines import make_engine
+from complementary_rl.engines import factory, make_engine
+from complementary_rl.engines.factory import check_memory_of
 from complementary_rl.engines.local import loading
 from complementary_rl.engines.protocol import SampleRequest, SamplingParams
 from complementary_rl.errors import UserError
@@ -120,6 +121,29 @@ def test_a_model_that_does_not_fit_is_refused_before_its_weights_are_read(folder
         make_engine("actor", model(folder))
     with pytest.raises(UserError, match="needs"):
         make_engine("actor", model(folder), keep_reference=True)
+
+
+def test_models_that_fit_one_by_one_but_not_together_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = sum(parameter.numel() for parameter in tiny_model().parameters())
+    whole, adapters = model(folder), model(folder, lora={"rank": 2})
+
+    def free(size: int) -> None:
+        monkeypatch.setattr(factory, "free_memory", lambda _: size)
+
+    free(40 * parameters)
+    check_memory_of({"actor": whole, "extractor": whole})
+    with pytest.raises(UserError, match=r"need actor 0\.0 GiB and extractor 0\.0 GiB, and cpu has 0\.0 GiB free"):
+        check_memory_of({"actor": whole, "extractor": whole}, references=["extractor"])
+    free(39 * parameters)
+    with pytest.raises(UserError, match="adapters"):
+        check_memory_of({"actor": whole, "extractor": whole})
+    need = loading.model_need(str(folder), adapters)
+    assert need.frozen == 4 * parameters
+    free(2 * need.held - need.frozen)
+    check_memory_of({"actor": adapters, "extractor": adapters})
+    free(2 * need.held - need.frozen - 1)
+    with pytest.raises(UserError, match="one base"):
+        check_memory_of({"actor": adapters, "extractor": adapters})
 
 
 def test_attention_is_chosen_and_what_is_missing_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

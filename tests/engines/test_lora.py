@@ -1,6 +1,7 @@
 """LoRA through the local engine: only adapters train, travel to the sampler, are saved and exported; the start model is the reference."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -121,6 +122,9 @@ def test_peft_loads_the_export_and_samples_alike(folder: Path, tmp_path: Path) -
         p.name for p in (tmp_path / "adapter").iterdir()
     }
     assert not (tmp_path / "adapter" / "model.safetensors").exists()
+    settings = (tmp_path / "adapter" / "adapter_config.json").read_text()
+    assert str(folder.parent) not in settings, "where the base was on this machine is nobody's business"
+    assert json.loads(settings)["base_model_name_or_path"] == folder.name
     loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), tmp_path / "adapter").eval()
     ids = torch.tensor([PROMPT])
     with torch.no_grad():

@@ -59,11 +59,23 @@ def test_an_adapter_names_its_base_and_how_to_load_it(run: Path, tmp_path: Path)
     folder = tmp_path / "extractor"
     folder.mkdir()
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": BASE}))
-    made = card(run, folder)
+    made = card(run, folder, f"extractor.model.path={BASE}")
     data = made.data.to_dict()
     assert (data["library_name"], data["base_model"]) == ("peft", BASE)
-    assert "AutoPeftModelForCausalLM" in made.text
+    assert f'AutoModelForCausalLM.from_pretrained("{BASE}")' in made.text and "PeftModel.from_pretrained" in made.text
     assert f"vllm serve {BASE} --enable-lora --lora-modules extractor=./extractor" in made.text
+
+
+def test_a_base_that_is_a_folder_here_is_named_without_its_path(run: Path, tmp_path: Path) -> None:
+    base = save_tiny_model(tmp_path / "base")
+    (tmp_path / "actor").mkdir()
+    (tmp_path / "actor" / "adapter_config.json").write_text("{}")
+    made = card(
+        run, tmp_path / "actor", f"actor.model.path={str(base)!r}", f"bank.source={str(tmp_path / 'old' / 'bank.sqlite')!r}"
+    )
+    assert str(tmp_path) not in made.content
+    assert "`base`, a local folder" in made.text and 'path = "base"' in made.text and 'source = "bank.sqlite"' in made.text
+    assert 'from_pretrained("BASE_MODEL")' in made.text
 
 
 def test_a_run_without_results_says_so(tmp_path: Path) -> None:

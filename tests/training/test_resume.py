@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from helpers.runs import bank_tables, newest_checkpoint, records, timeless, tiny_arguments, tiny_config
 
+from complementary_rl.cli.errors import INTERRUPTED
 from complementary_rl.errors import BankError, CheckpointError, UserError
 from complementary_rl.training.run import train
 
@@ -62,14 +63,18 @@ def start(program: list[str], directory: Path) -> "subprocess.Popen[bytes]":
 def kill_after(steps: int, directory: Path) -> None:
     """Train until so many steps are recorded, then kill."""
     process = start(["-m", "complementary_rl.cli.main"], directory)
+    wait_for_steps(process, steps, directory)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+
+
+def wait_for_steps(process: "subprocess.Popen[bytes]", steps: int, directory: Path) -> None:
     metrics = directory / "metrics.jsonl"
     deadline = time.monotonic() + 90
     while not metrics.exists() or metrics.read_bytes().count(b'"kind": "step"') < steps:
         assert process.poll() is None, (process.stdout.read() if process.stdout else b"").decode()
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL
 
 
 def kill_while_writing(directory: Path) -> None:
@@ -78,10 +83,21 @@ def kill_while_writing(directory: Path) -> None:
     assert [path.name for path in (directory / "checkpoints").iterdir() if path.name.startswith(".")] == [".step_4.partial"]
 
 
+def stop_after(steps: int, directory: Path) -> None:
+    """As `kill_after`, by the SIGTERM of a scheduler: there is a checkpoint of where the run stands."""
+    process = start(["-m", "complementary_rl.cli.main"], directory)
+    wait_for_steps(process, steps, directory)
+    process.terminate()
+    assert process.wait(60) == INTERRUPTED
+    assert b"--resume" in (process.stdout.read() if process.stdout else b"")
+    assert newest_checkpoint(directory).name == f"step_{len(records(directory, 'step'))}"
+
+
 MOMENTS: dict[str, Callable[[Path], None]] = {
     "before a checkpoint": partial(kill_after, 1),
     "between two": partial(kill_after, 4),
     "while writing one": kill_while_writing,
+    "asked to leave": partial(stop_after, 1),
 }
 
 

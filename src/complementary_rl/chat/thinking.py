@@ -28,6 +28,14 @@ class ThinkingTags:
     stop_ids: frozenset[int]
     is_newline: Callable[[int], bool]
 
+    @property
+    def to_come(self) -> tuple[int | None, int] | None:
+        """The tags that a turn may hold: (opening, closing), without the first where the prompt has opened the thinking, None where it has
+        closed it."""
+        if self.closing in self.prompt:
+            return None
+        return None if self.opening in self.prompt else self.opening, self.closing
+
     def span(self, sampled: Sequence[int]) -> tuple[int, int] | None:
         """The thinking of a turn as positions counted from the first sampled token (the tokens that the generation prompt opens it
         with are negative), or None.

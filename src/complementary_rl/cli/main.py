@@ -27,6 +27,8 @@ models_app = typer.Typer(help="List the models that come by name, and check whet
 app.add_typer(bank_app, name="bank")
 app.add_typer(envs_app, name="envs")
 app.add_typer(models_app, name="models")
+cluster_app = typer.Typer(help="Plan runs on many GPUs.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster")
 
 LARGEST_ID = 2**63 - 1
 """Of an entry or operation: SQLite's integers have 64 bits."""
@@ -232,6 +234,24 @@ def models_check(
     from complementary_rl.cli import models
 
     models.check(name, context.args, prompts)
+
+
+@cluster_app.command("plan", context_settings=OVERRIDES)
+@friendly
+def cluster_plan(
+    context: typer.Context,
+    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped config (see `crl configs`).")],
+    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs there are; without it, as many as the run asks for.")] = None,
+    gpu_memory: Annotated[float, typer.Option(min=1, help="GiB of each.")] = 80.0,
+    per_node: Annotated[int, typer.Option(min=1, help="GPUs of a machine.")] = 8,
+) -> None:
+    """Work out the memory and place of every process of a run, and say what would not fit, before anything is paid for.
+
+    By arithmetic: nothing is loaded. Any setting can be given as an option: --cluster.actor.train 8.
+    """
+    from complementary_rl.cli import cluster
+
+    cluster.plan(config, context.args, gpus=gpus, gpu_memory=gpu_memory, per_node=per_node)
 
 
 @envs_app.command("ls")

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from complementary_rl.config.cluster import ClusterConfig, WorkersConfig
 from complementary_rl.config.experience import (
     BankConfig,
     CreditConfig,
@@ -19,6 +20,7 @@ from complementary_rl.config.experience import (
 from complementary_rl.config.models import (
     ActorConfig,
     EarlierThinking,
+    EngineName,
     ExtractorConfig,
     LoraConfig,
     ModelConfig,
@@ -27,6 +29,7 @@ from complementary_rl.config.models import (
     RatioForm,
     SamplingConfig,
     SelfDistillationConfig,
+    VllmConfig,
 )
 from complementary_rl.config.run import CheckpointConfig, EnvConfig, EvalConfig, LogConfig, Method, RunConfig
 from complementary_rl.config.section import Section
@@ -35,10 +38,12 @@ __all__ = [
     "ActorConfig",
     "BankConfig",
     "CheckpointConfig",
+    "ClusterConfig",
     "Config",
     "CreditConfig",
     "DistillConfig",
     "EarlierThinking",
+    "EngineName",
     "EnvConfig",
     "EvalConfig",
     "ExtractorConfig",
@@ -57,6 +62,8 @@ __all__ = [
     "Section",
     "SelfDistillationConfig",
     "ToolConfig",
+    "VllmConfig",
+    "WorkersConfig",
 ]
 
 
@@ -77,6 +84,7 @@ class Config(Section):
     gate: GateConfig = GateConfig()
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    cluster: ClusterConfig = ClusterConfig()
     log: LogConfig = LogConfig()
 
     @model_validator(mode="after")
@@ -108,8 +116,44 @@ class Config(Section):
             )
         if self.credit.rule == "relative" and method == "all_guided":
             raise ValueError("credit.rule 'relative' compares with the free half, and method 'all_guided' has none: use 'outcome'")
+        if self.actor.constrained and self.tool.enabled:
+            raise ValueError("actor.constrained leaves no room for a question to the extractor; switch it or tool.enabled off")
         if self.actor.updates_per_batch > env.groups_per_step:
             raise ValueError(
                 f"actor.updates_per_batch is {self.actor.updates_per_batch} but a step has {env.groups_per_step} groups"
             )
+        for name, model, workers in (
+            ("actor", self.actor, self.cluster.actor),
+            ("extractor", self.extractor, self.cluster.extractor),
+        ):
+            if model.engine == "ray" and model.model.device != "auto":
+                raise ValueError(
+                    f"{name}.model.device is {model.model.device!r}, but with engine 'ray' processes have the devices that Ray gives them: "
+                    f"leave it out and set cluster.{name}.train_gpus and sample_gpus"
+                )
+            if model.engine == "local" and workers != WorkersConfig():
+                raise ValueError(f"cluster.{name} is set, but {name}.engine is 'local'; set {name}.engine = 'ray', or leave it out")
+            _check_sampler(name, model)
+        shared = set(self.actor.vllm.urls) & set(self.extractor.vllm.urls)
+        if shared and (self.actor.model.lora is None or self.extractor.model.lora is None):
+            raise ValueError(
+                f"extractor.vllm.urls: {min(shared)} is the actor's as well; a server holds the weights of one model, or adapters of both: "
+                "start another, or set model.lora of both"
+            )
         return self
+
+
+def _check_sampler(name: str, model: ActorConfig | ExtractorConfig) -> None:
+    if model.sampler == "engine":
+        if model.vllm != VllmConfig():
+            raise ValueError(f"{name}.vllm is set, but {name}.sampler is 'engine'; set {name}.sampler = 'vllm', or leave it out")
+        return
+    if not model.vllm.urls:
+        raise ValueError(
+            f"{name}.vllm.urls is empty, but {name}.sampler is 'vllm'; name the servers, as in ['http://127.0.0.1:8000']"
+        )
+    if isinstance(model, ExtractorConfig) and model.constrained:
+        raise ValueError(
+            "extractor.constrained: vllm's log-probs would be those under the grammar, which are not what is trained; "
+            "leave it out, or set extractor.sampler = 'engine'"
+        )

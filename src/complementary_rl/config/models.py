@@ -1,11 +1,14 @@
 """Sections of the two trained models: where they come from, how they sample and how they are trained."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from complementary_rl.config.section import Section
 
+EngineName = Literal["local", "ray"]
+SamplerName = Literal["engine", "vllm"]
 RatioForm = Literal["sequence", "sequence_mean", "token"]
 EarlierThinking = Literal["keep", "drop"]
 Overlong = Literal["mask", "zero", "train"]
@@ -70,11 +73,36 @@ class ModelConfig(Section):
     """Compute the layers' activations again in the backward pass instead of keeping them: less memory for about a third more time."""
 
 
+class VllmConfig(Section):
+    """vLLM servers that sample a model, where its `sampler` is `vllm`: started by you, with the model that `model.path` names, on one
+    machine or many. They get the trained weights at the start and with every publication. See docs/vllm.md for how to start them."""
+
+    urls: tuple[str, ...] = ()
+    """Addresses, such as `http://127.0.0.1:8000`; episodes are dealt among them. A key is taken from the environment, `VLLM_API_KEY`."""
+    exchange: Path | None = None
+    """Folder that this process writes weights to and the servers read them from, under the same path; None takes the system's temporary
+    folder, for servers on this machine."""
+    concurrency: int = Field(256, ge=1)
+    """Requests in flight at a time, over all servers."""
+    timeout: float = Field(600.0, gt=0)
+    """Seconds in which a server must have answered a request, or have read new weights."""
+    restart_timeout: float = Field(600.0, gt=0)
+    """Seconds in which a server that failed must be healthy again, as after a restart by whatever looks after it."""
+    fault_budget: int = Field(8, ge=0)
+    """Failures of servers, of each model, before the run stops. What they were asked for is asked again; refusals are never repeated."""
+
+
 class ActorConfig(Section):
     """The policy that acts, trained by GRPO (Eq 4/5)."""
 
     model: ModelConfig = ModelConfig(path="embedded:actor")
     """Weights and tokenizer."""
+    engine: EngineName = "local"
+    """`local`: in this process. `ray` (extra `ray`): trainer ranks and samplers as processes of [cluster], on one machine or many."""
+    sampler: SamplerName = "engine"
+    """`engine`: the engine's own. `vllm`: servers that `vllm` names, started apart; the engine's own then only keeps what is published."""
+    vllm: VllmConfig = VllmConfig()
+    """The servers of sampler `vllm`."""
     sampling: SamplingConfig = SamplingConfig()
     """Sampling while training."""
     optim: OptimConfig = OptimConfig()
@@ -94,6 +122,9 @@ class ActorConfig(Section):
     overlong: Overlong = "mask"
     """Episodes that filled the context, whose outcome is nobody's. `mask`: left out of their group, as if not played. `zero`: they count in
     the baseline and are not trained (DAPO's overlong filtering). `train`: a failure like any other."""
+    constrained: bool = False
+    """Let it sample nothing but one of the actions that the environment lists (extra `constrained`), behind its thinking if it thinks: for
+    models that do not follow "reply with one action". Log-probs are those of the constrained policy, in the trainer too."""
     prompts: str = "compact"
     """Prompt set: a folder of `complementary_rl/prompts` or a path."""
 
@@ -118,6 +149,12 @@ class ExtractorConfig(Section):
 
     model: ModelConfig = ModelConfig(path="embedded:extractor")
     """Weights and tokenizer."""
+    engine: EngineName = "local"
+    """`local`: in this process. `ray` (extra `ray`): trainer ranks and samplers as processes of [cluster], on one machine or many."""
+    sampler: SamplerName = "engine"
+    """`engine`: the engine's own. `vllm`: servers that `vllm` names, started apart; the engine's own then only keeps what is published."""
+    vllm: VllmConfig = VllmConfig()
+    """The servers of sampler `vllm`."""
     sampling: SamplingConfig = SamplingConfig(max_new_tokens=8192)
     """Sampling of operations, merges and answers."""
     optim: OptimConfig = OptimConfig()

@@ -6,8 +6,9 @@ from complementary_rl.errors import ConfigError
 
 
 def shipped() -> dict[str, Path]:
-    """Shipped configuration files by name."""
-    return {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+    """Shipped configuration files by name, such as ``quickstart`` or ``paper/alfworld``."""
+    root = Path(__file__).parent
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.toml"))}
 
 
 def find_config(name_or_path: str) -> Path:

@@ -1,18 +1,30 @@
 """From configuration to engine: where the weights are, on which device, and whether they can be used for chat."""
 
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from complementary_rl.chat.codec import ChatCodec
-from complementary_rl.config import ModelConfig
+from complementary_rl.config import ClusterConfig, ModelConfig, VllmConfig, WorkersConfig
 from complementary_rl.engines.local.engine import LocalEngine
-from complementary_rl.engines.local.loading import first_line, load_model, load_tokenizer
+from complementary_rl.engines.local.loading import (
+    GIB,
+    check_vocabulary,
+    first_line,
+    load_model,
+    load_tokenizer,
+    model_need,
+    read_config,
+)
 from complementary_rl.engines.local.lora import add_adapters
 from complementary_rl.engines.local.shared_base import share_base
+from complementary_rl.engines.memory import free_memory
 from complementary_rl.engines.protocol import Engine
+from complementary_rl.engines.vllm.engine import VllmEngine
 from complementary_rl.errors import UserError
-from complementary_rl.models.names import resolve
+from complementary_rl.models.names import public_name, resolve
 
 _OWN: dict[str, Any] = {"lora": None, "max_context": None, "gradient_checkpointing": False}
 """Settings in which models on one base may differ."""
@@ -34,11 +46,7 @@ def make_local_engine(
     tokenizer = load_tokenizer(path)
     stop_ids = ChatCodec(tokenizer).stop_ids
     weights = _on_base_of(beside, model) or load_model(path, model, device, keep_reference=keep_reference)
-    embedded = weights.get_input_embeddings().weight.shape[0]
-    if len(tokenizer) > embedded:
-        raise UserError(
-            f"{path}: the tokenizer has {len(tokenizer)} tokens but the model embeds {embedded}; they do not belong together"
-        )
+    check_vocabulary(path, tokenizer, weights)
     return LocalEngine(
         name,
         weights,
@@ -51,16 +59,76 @@ def make_local_engine(
     )
 
 
+def make_ray_engine(name: str, model: ModelConfig, cluster: ClusterConfig, *, keep_reference: bool = False) -> Engine:
+    """Put an engine on Ray around a model, named "actor" or "extractor", with the processes that `cluster` gives it.
+
+    Raises UserError as `make_local_engine`, and when Ray is not installed, cannot be joined, or has not the resources.
+    """
+    from complementary_rl.engines.ray.connection import check_room, connect, disconnect
+
+    path = resolve(model.path)
+    if Path(path).is_dir() and ":" not in model.path:
+        model = model.model_copy(update={"path": str(Path(path).absolute())})
+    tokenizer = load_tokenizer(path)
+    max_context = _max_context(path, read_config(path), model.max_context)
+    workers: WorkersConfig = getattr(cluster, name)
+    connect(cluster)
+    try:
+        check_room(name, workers)
+        from complementary_rl.engines.ray.engine import RayEngine
+    except BaseException:
+        disconnect()
+        raise
+    return RayEngine(
+        name, model, tokenizer, max_context=max_context, workers=workers, cluster=cluster, keep_reference=keep_reference
+    )
+
+
+def with_vllm(engine: Engine, model: ModelConfig, settings: VllmConfig) -> VllmEngine:
+    """Have vLLM servers sample what `engine`, made of `model`, trains. Raises UserError, and closes the engine, when they cannot."""
+    try:
+        stop_ids = ChatCodec(engine.tokenizer).stop_ids
+        return VllmEngine(engine, settings, stop_ids=stop_ids, adapters=model.lora is not None)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def check_memory_of(models: Mapping[str, ModelConfig], *, references: Collection[str] = ()) -> None:
+    """Raises UserError when the models cannot be trained side by side, by name, on the devices they are for; those in `references` keep a
+    frozen copy of their start weights. No weights are read."""
+    needs: dict[str, tuple[ModelConfig, torch.device, int]] = {}
+    for name, model in models.items():
+        need = model_need(resolve(model.path), model, keep_reference=name in references)
+        shared = any(_same_base(model, other) for other, _, _ in needs.values())
+        needs[name] = model, make_device(model.device), need.held - shared * need.frozen
+    for device in {device for _, device, _ in needs.values()}:
+        here = {name: held for name, (_, where, held) in needs.items() if where == device}
+        free = free_memory(device)
+        if sum(here.values()) > free:
+            told = " and ".join(f"{name} {held / GIB:.1f} GiB" for name, held in here.items())
+            raise UserError(
+                f"weights, gradients and optimiser need {told}, and {device} has {free / GIB:.1f} GiB free; train adapters "
+                "(lora.rank = 16), on one base for both models if need be, choose smaller models, or free memory"
+            )
+
+
+def _same_base(one: ModelConfig, other: ModelConfig) -> bool:
+    """Whether both are adapters on the same frozen weights."""
+    return one.lora is not None and other.lora is not None and one.model_copy(update=_OWN) == other.model_copy(update=_OWN)
+
+
 def _on_base_of(beside: tuple[ModelConfig, Engine] | None, model: ModelConfig) -> Any | None:
     """A model over the frozen weights of the engine `beside`, with adapters of its own; None where they differ in more than adapters."""
     if beside is None or model.lora is None:
         return None
     settings, engine = beside
-    if settings.lora is None or settings.model_copy(update=_OWN) != model.model_copy(update=_OWN):
+    if isinstance(engine, VllmEngine):
+        engine = engine.trainer
+    if not isinstance(engine, LocalEngine) or not _same_base(settings, model):
         return None
-    assert isinstance(engine, LocalEngine)
     base = share_base(engine.model)
-    add_adapters(base, model.lora)
+    add_adapters(base, model.lora, base=public_name(model.path))
     return base
 
 

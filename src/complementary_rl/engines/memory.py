@@ -7,6 +7,7 @@ P parameters, of which T are trained (full: T = P, LoRA: its adapters); b bytes 
     LoRA             b·P shared by trainer and sampler + (4 + b)·T adapters + 4·T + 8·T         [reference: + b·T]
     KV cache         2 · layers · KV heads · head size · b per token and sequence
     activations      layers · (8·H + 4·I) · 4 per trained token in a micro-batch; H hidden size, I MLP size
+                     with gradient checkpointing (layers · H + 8·H + 4·I) · 4: the layers' inputs, and one layer in full
 
 What stays in memory all the time is the first three; the other two depend on how much is sampled and trained at once.
 """
@@ -25,10 +26,16 @@ _CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """Bytes. `held` is needed from start to end; `sampling` is the part of it that an untrained model would need."""
+    """Bytes, and numbers of parameters. `held` is needed from start to end by a model that is trained and sampled from in one process;
+    `sampling` is what an untrained model would need, `training` what trainers alone do, the reference included, `frozen` the part of
+    `held` that another model with adapters on the same base shares."""
 
+    parameters: int
+    trained: int
     sampling: int
+    training: int
     held: int
+    frozen: int
     kv_cache_per_token: int
     activations_per_token: int
 
@@ -36,21 +43,23 @@ class MemoryNeed:
 def memory_need(config: Any, parameters: int, trained: int, settings: ModelConfig, *, keep_reference: bool = False) -> MemoryNeed:
     """The need of a model with `parameters` in all and `trained` trained ones; `config` is its transformers configuration."""
     width = getattr(torch, settings.dtype).itemsize
-    if settings.lora is None:
-        held = (16 + width) * parameters + keep_reference * width * parameters
-    else:
-        base = parameters - trained
-        held = width * base + (16 + width) * trained + keep_reference * width * trained
+    frozen = width * (parameters - trained)
+    training = frozen + 16 * trained + keep_reference * width * trained
     hidden, layers = config.hidden_size, config.num_hidden_layers
     heads = getattr(config, "num_attention_heads", 1)  # models without are refused where their layers are looked at
     head_size = getattr(config, "head_dim", None) or hidden // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     mlp = getattr(config, "intermediate_size", None) or 4 * hidden
+    layer = 8 * hidden + 4 * mlp
     return MemoryNeed(
+        parameters=parameters,
+        trained=trained,
         sampling=width * parameters,
-        held=held,
+        training=training,
+        held=training + width * trained,
+        frozen=frozen,
         kv_cache_per_token=2 * layers * kv_heads * head_size * width,
-        activations_per_token=layers * (8 * hidden + 4 * mlp) * 4,
+        activations_per_token=(layers * hidden + layer if settings.gradient_checkpointing else layers * layer) * 4,
     )
 
 

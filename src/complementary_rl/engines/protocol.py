@@ -30,6 +30,18 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A completion that has to be one of `texts` (the token limit may still cut it off).
+
+    With `closing` it may think first: behind the token `opening`, or, without one, from the start, anything is sampled up to `closing`.
+    """
+
+    texts: tuple[str, ...]
+    opening: int | None = None
+    closing: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SampleRequest:
     """One completion to sample. `id` becomes the generation's id.
 
@@ -38,6 +50,9 @@ class SampleRequest:
 
     `schema`, if given, is a JSON schema that the completion is made to follow (the token limit may still cut it off). Log-probs are then
     those of the policy without it: what the trainer can compute, and what is trained.
+
+    `choice`, which excludes a schema, leaves so few tokens to draw among that these are recorded with the generation
+    (`Generation.allowed`). Log-probs are then those of the constrained policy, and so are the trainer's.
     """
 
     id: str
@@ -45,6 +60,7 @@ class SampleRequest:
     seed: int
     session: str | None = None
     schema: str | None = None
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,8 @@ class TrainingSample:
 
     `mask[t]` is True where token t was sampled by this model and is trained; `logprobs[t]` is its sampling-time log-prob (0
     elsewhere). `weight` is the factor of this sample's term in the batch objective (for Eq 4/5 ½·1/K_c·1/groups, for Eq 3
-    1/Σ|m|): terms are *summed*, so micro-batches and ranks need not know each other.
+    1/Σ|m|): terms are *summed*, so micro-batches and ranks need not know each other. `allowed[t]` is as in `Generation`; as a whole ()
+    where every token was drawn among all.
     """
 
     token_ids: TokenIds
@@ -62,6 +79,7 @@ class TrainingSample:
     advantage: float
     weight: float
     temperature: float = 1.0
+    allowed: tuple[TokenIds, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +182,10 @@ class Engine(Protocol):
 
     def export(self, directory: Path) -> None:
         """Write a normal Hugging Face folder (model, tokenizer, chat template) that `transformers` loads."""
+        ...
+
+    def take_events(self) -> list[str]:
+        """What was survived since the last call, such as dead processes that were replaced; for the run's log."""
         ...
 
     def close(self) -> None:

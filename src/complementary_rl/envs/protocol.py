@@ -21,7 +21,7 @@ class TextEnv(Protocol):
     """One environment instance. It plays one episode at a time and is used by one thread at a time.
 
     ``info["actions"]``, where `reset` gives it, is a sequence of actions that make sense; it holds until a `step` gives another. People
-    who play by hand, random play and `check_env` read it; actors never see it.
+    who play by hand, random play and `check_env` read it; actors never see it, but with `actor.constrained` can say nothing else.
     """
 
     def reset(self, task: Task, seed: int) -> tuple[str, dict[str, Any]]:

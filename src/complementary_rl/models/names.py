@@ -18,6 +18,12 @@ def known_models() -> list[str]:
     return [prefix + name for prefix, (names, _) in _SOURCES.items() for name in names()]
 
 
+def public_name(path: str) -> str:
+    """What a model is called where others read it: a folder by its last part, since where it was on this machine is nobody's business."""
+    folder = Path(path).expanduser()
+    return folder.name if path not in known_models() and folder.is_dir() else path
+
+
 def resolve(path: str) -> str:
     """The folder a model is in, or a hub name as it is. What looks like a folder must be one.
 

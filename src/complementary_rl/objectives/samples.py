@@ -11,10 +11,11 @@ from complementary_rl.types import Generation, TokenIds, Trajectory, Turn
 @dataclass(frozen=True, slots=True)
 class Span:
     """A piece of a sequence. `logprobs` is None for tokens the model was given, and their sampling-time log-probs where it sampled
-    them."""
+    them; `allowed` as in `Generation`."""
 
     token_ids: TokenIds
     logprobs: tuple[float, ...] | None = None
+    allowed: tuple[TokenIds, ...] = ()
 
 
 def trajectory_samples(trajectory: Trajectory, advantage: float, weight: float) -> list[TrainingSample]:
@@ -51,20 +52,23 @@ def generation_sample(generation: Generation, advantage: float, weight: float) -
 def sampled(generation: Generation) -> Span:
     """The trained span of a generation, its stop token included."""
     assert len(generation.token_ids) == len(generation.logprobs)
-    return Span(generation.token_ids, generation.logprobs)
+    return Span(generation.token_ids, generation.logprobs, generation.allowed)
 
 
 def join_spans(spans: Iterable[Span], advantage: float, weight: float, *, temperature: float) -> TrainingSample:
-    """Concatenate spans; mask and log-probs follow from them."""
+    """Concatenate spans; mask, log-probs and what was allowed follow from them."""
     token_ids: list[int] = []
     mask: list[bool] = []
     logprobs: list[float] = []
+    allowed: list[TokenIds] = []
     for span in spans:
         token_ids.extend(span.token_ids)
         mask.extend([span.logprobs is not None] * len(span.token_ids))
         logprobs.extend(span.logprobs if span.logprobs is not None else [0.0] * len(span.token_ids))
+        allowed.extend(span.allowed or [()] * len(span.token_ids))
     assert not mask or not mask[0], "a sequence starts with a prompt: nothing predicts its first token"
-    return TrainingSample(tuple(token_ids), tuple(mask), tuple(logprobs), advantage, weight, temperature)
+    kept = tuple(allowed) if any(allowed) else ()
+    return TrainingSample(tuple(token_ids), tuple(mask), tuple(logprobs), advantage, weight, temperature, kept)
 
 
 def episode_temperature(trajectory: Trajectory) -> float:

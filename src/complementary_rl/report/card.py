@@ -1,13 +1,12 @@
 """The model card of an exported folder: what was trained, on what, how well it did, and how to load it. From files alone."""
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from complementary_rl.config import Config
 from complementary_rl.config_file import dump_config
-from complementary_rl.models.names import known_models
+from complementary_rl.models.names import known_models, public_name
 from complementary_rl.report.rundir import RunData, read_run, read_summary
 from complementary_rl.report.summary import MethodSummary, arm_order
 from complementary_rl.report.svg import smooth
@@ -18,6 +17,7 @@ UNKNOWN = "unknown"
 PACKAGE_LICENCE = "apache-2.0"
 """Of every model that has a name here, shipped or packaged."""
 _ADAPTER = "adapter_config.json"
+_LOCAL_PATH = re.compile(r'"(?:[/~]|[A-Za-z]:)(?:[^"\n]*[/\\])?([^"\n/\\]+)[/\\]*"')
 _SMOOTH_SHARE = 25
 _COLOURS = {"guided": "#c2410c", "free": "#1d4ed8"}
 _ROLES = {
@@ -37,7 +37,7 @@ def write_card(folder: Path, run: Path, config: Config) -> Path:
     data = read_run(run)
     curve = _draw_curve(data, folder / CURVE)
     result = next(iter(summary.methods.values()), None) if summary is not None else None
-    base = _base_model(folder, config)
+    base = (config.actor if folder.name == "actor" else config.extractor).model.path
     parts = [
         _front_matter(folder, base),
         f"# {config.run.name}: {folder.name}",
@@ -65,14 +65,6 @@ def licence_of(base: str) -> str:
     return found[1] if found else UNKNOWN
 
 
-def _base_model(folder: Path, config: Config) -> str:
-    if (folder / _ADAPTER).is_file():
-        named = json.loads((folder / _ADAPTER).read_text(encoding="utf-8")).get("base_model_name_or_path")
-        if named:
-            return str(named)
-    return (config.actor if folder.name == "actor" else config.extractor).model.path
-
-
 def _on_hub(base: str) -> bool:
     return (
         base not in known_models() and not Path(base).expanduser().exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", base) is not None
@@ -81,7 +73,7 @@ def _on_hub(base: str) -> bool:
 
 def _told(base: str) -> str:
     """The base model without the path it had on this machine."""
-    return f"`{base}`" if base in known_models() or _on_hub(base) else f"`{Path(base).name}`, a local folder"
+    return f"`{base}`" if base in known_models() or _on_hub(base) else f"`{public_name(base)}`, a local folder"
 
 
 def _front_matter(folder: Path, base: str) -> str:
@@ -121,7 +113,10 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 def _usage(folder: Path, base: str, config: Config) -> str:
     if (folder / _ADAPTER).is_file():
         where = base if _on_hub(base) else "BASE_MODEL"
-        loading = f'from peft import AutoPeftModelForCausalLM\n\nmodel = AutoPeftModelForCausalLM.from_pretrained("{folder.name}")'
+        loading = (
+            "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM\n\n"
+            f'base = AutoModelForCausalLM.from_pretrained("{where}")\nmodel = PeftModel.from_pretrained(base, "{folder.name}")'
+        )
         serving = f"vllm serve {where} --enable-lora --lora-modules {folder.name}=./{folder.name}"
     else:
         loading = f'from transformers import AutoModelForCausalLM\n\nmodel = AutoModelForCausalLM.from_pretrained("{folder.name}")'
@@ -145,8 +140,9 @@ def _training(config: Config, result: MethodSummary | None) -> str:
             f"{result.wall_seconds:.0f} s on {made.machine.cores} cores ({made.machine.processor}).",
             f"complementary-rl {made.version}, commit {made.commit or 'unknown'}.",
         ]
-    # Where the run was on this machine is nobody's business.
+    # Where things were on this machine is nobody's business.
     settings = dump_config(config.model_copy(update={"run": config.run.model_copy(update={"dir": None})}))
+    settings = _LOCAL_PATH.sub(r'"\1"', settings)
     fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", settings))])
     return f"{' '.join(told)}\n\n<details><summary>Configuration</summary>\n\n{fence}toml\n{settings}{fence}\n\n</details>"
 

@@ -12,7 +12,7 @@ from complementary_rl.types import Condition, Generation, TokenIds, Trajectory, 
 @dataclass(slots=True)
 class Episode:
     """`context` is every token the model reads before the coming turn's `new_ids`. With `drops_thinking` that turn's prompt leaves out
-    earlier thinking."""
+    earlier thinking. `offered` are the actions that the environment lists, if it does."""
 
     plan: EpisodePlan
     observation: str
@@ -30,6 +30,7 @@ class Episode:
     success: bool = False
     stop_reason: str | None = None
     gate_score: float | None = None
+    offered: tuple[str, ...] = ()
 
     def begin_turn(self) -> TokenIds:
         """The whole prompt of the coming turn."""

@@ -12,10 +12,10 @@ from time import perf_counter
 from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.chat.tools import Malformed
 from complementary_rl.config import EarlierThinking
-from complementary_rl.engines.protocol import Engine, SampleRequest, SamplingParams
+from complementary_rl.engines.protocol import Choice, Engine, SampleRequest, SamplingParams
 from complementary_rl.envs.pool import EnvPool
 from complementary_rl.envs.protocol import StepResult, Suite
-from complementary_rl.errors import EnvironmentFault
+from complementary_rl.errors import EnvironmentFault, UserError
 from complementary_rl.experience.gate import Gate, Offer, Verdict, apply_verdict
 from complementary_rl.experience.questions import Answer, AskTool, Question
 from complementary_rl.prompts import PromptSet
@@ -52,6 +52,7 @@ class RolloutRunner:
     `max_turns` replaces the turn limit of every task. `tool_budget` questions are answered per episode; later ones go to the
     environment as ordinary text. `tool_timeout` bounds the wait for an answer, in seconds. With `earlier_thinking` "drop" prompts leave
     out the thinking of earlier turns where the model's template does. Observations of more than `max_observation_tokens` lose their middle.
+    With `constrained` the actor can say nothing but one of the actions that the environment lists.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class RolloutRunner:
         tool_timeout: float = 30.0,
         earlier_thinking: EarlierThinking = "keep",
         max_observation_tokens: int | None = None,
+        constrained: bool = False,
     ) -> None:
         self.suite = suite
         self.pool = pool
@@ -77,6 +79,7 @@ class RolloutRunner:
         self.tool_budget = tool_budget
         self.tool_timeout = tool_timeout
         self.max_observation_tokens = max_observation_tokens
+        self.constrained = constrained
         self.times = RolloutTimes()
         self._form = AskForm.of(codec) if tool_budget else AskForm()
         roles: set[Role] = {"user", self._form.role}
@@ -126,12 +129,19 @@ class RolloutRunner:
         results = await asyncio.to_thread(self.pool.reset, [(plan.id, plan.task, plan.seed) for plan in plans])
         self.times.environment += perf_counter() - start
         ready: list[tuple[EpisodePlan, str]] = []
+        offered: dict[str, tuple[str, ...]] = {}
         cut: set[str] = set()
         for plan, result in zip(plans, results, strict=True):
             if isinstance(result, EnvironmentFault):
                 faults.append(Fault(plan, result.kind, str(result)))
             else:
                 ready.append((plan, self._shown(result[0])))
+                offered[plan.id] = tuple(result[1].get("actions", ()))
+                if self.constrained and not offered[plan.id]:
+                    raise UserError(
+                        f"actor.constrained: {self.suite.name} does not list the actions of task {plan.task.id!r}; leave it out, or have "
+                        'the environment\'s reset return them as info["actions"]'
+                    )
                 if ready[-1][1] != result[0]:
                     cut.add(plan.id)
         verdicts = await self._verdicts(ready, gate)
@@ -144,7 +154,9 @@ class RolloutRunner:
             free_ids = self.opening(plan.task, observation, [], False)
             ids = self.opening(plan.task, observation, shown.texts, played.tool) if shown.entries else free_ids
             score = verdict.score if verdict else None
-            episodes.append(Episode(played, observation, ids, free_ids, gate_score=score, cut_observations=plan.id in cut))
+            episode = Episode(played, observation, ids, free_ids, gate_score=score, cut_observations=plan.id in cut)
+            episode.offered = offered[plan.id]
+            episodes.append(episode)
         self.times.tokens += perf_counter() - start
         return episodes
 
@@ -204,12 +216,19 @@ class RolloutRunner:
                     prompt_ids=episode.begin_turn(),
                     seed=derive_seed(episode.plan.sampling_seed, "turn", turn),
                     session=episode.plan.id,
+                    choice=self._choice(episode),
                 )
             )
         start = perf_counter()
         generations = await self.engine.sample(requests, params)
         self.times.sample += perf_counter() - start
         return generations
+
+    def _choice(self, episode: Episode) -> Choice | None:
+        if not self.constrained:
+            return None
+        tags = self.codec.thinking.to_come if self.codec.thinking is not None else None
+        return Choice(episode.offered, *(tags or (None, None)))
 
     def _question(self, episode: Episode, question: str) -> Question:
         episode.questions += 1
@@ -253,6 +272,7 @@ class RolloutRunner:
         episode.n_actions += 1
         episode.reward += reward
         episode.observation = observation
+        episode.offered = tuple(info.get("actions", ())) or episode.offered
         if terminated or truncated:
             episode.success = info["success"]
             episode.stop_reason = "terminated" if terminated else "truncated"

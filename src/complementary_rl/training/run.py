@@ -2,7 +2,9 @@
 
 import asyncio
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,16 +30,20 @@ def run_directory(config: Config) -> Path:
 def train(config: Config, *, resume: bool = False, on_record: OnRecord = lambda record: None, command: str = "") -> RunSummary:
     """Train to `run.steps`, evaluate, write `summary.json`. Blocks; see `open_session` for the errors of a bad start.
 
-    An interrupt (KeyboardInterrupt) leaves the last checkpoint in place; `resume` continues from it.
+    An interrupt (KeyboardInterrupt) leaves the last checkpoint in place; `resume` continues from it. SIGTERM, by which a scheduler takes
+    its machine back, becomes one at the end of the step, behind a checkpoint; a second SIGTERM is as final as it usually is.
     """
     if config.log.tensorboard:
         check_tensorboard()
     session = open_session(config, run_directory(config), resume=resume)
     try:
         with _recorders(session, on_record) as record:
-            return asyncio.run(_train(session, record, command))
+            summary = asyncio.run(_train(session, record, command))
     finally:
         session.close()
+    if summary is None:
+        raise KeyboardInterrupt
+    return summary
 
 
 @contextmanager
@@ -55,12 +61,39 @@ def _recorders(session: Session, on_record: OnRecord) -> Iterator[OnRecord]:
         yield both
 
 
-async def _train(session: Session, on_record: OnRecord, command: str) -> RunSummary:
+async def _train(session: Session, on_record: OnRecord, command: str) -> RunSummary | None:
+    """None when the run was told to stop."""
     schedule = Schedule(session, on_record)
-    await schedule.run()
+    with _stopped_by_sigterm(schedule):
+        await schedule.run()
     session.checkpoint()
+    if schedule.stopped:
+        return None
     evaluation = await schedule.evaluate()
     return summarise(session, evaluation, command)
+
+
+@contextmanager
+def _stopped_by_sigterm(schedule: Schedule) -> Iterator[None]:
+    """The first SIGTERM stops the schedule at the end of its step; where signals are somebody else's, nothing does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, usual = asyncio.get_running_loop(), signal.getsignal(signal.SIGTERM)
+
+    def stop() -> None:
+        schedule.stop()
+        restore()
+
+    def restore() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, usual)
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        restore()
 
 
 async def evaluate_run(config: Config, evaluation: EvalConfig) -> Evaluation:
@@ -81,7 +114,8 @@ async def evaluate_run(config: Config, evaluation: EvalConfig) -> Evaluation:
 
 
 def export_run(config: Config, output: Path) -> list[Path]:
-    """Write the models of the newest checkpoint as Hugging Face folders under `output`; returns the folders."""
+    """Write the models of the newest checkpoint, whatever engines trained them, as Hugging Face folders under `output`; returns the
+    folders."""
     newest = _newest_checkpoint(run_directory(config))
     models = {"actor": config.actor.model, "extractor": config.extractor.model}
     exported = []

@@ -32,13 +32,19 @@ class Schedule:
         self.times: dict[str, float] = {}
         self._extractor_loop: asyncio.Task[None] | None = None
         self._ending = False
+        self.stopped = False
+        """Whether `stop` was called."""
+
+    def stop(self) -> None:
+        """Have `run` return at the end of the step, for a checkpoint to go on from."""
+        self.stopped = True
 
     async def run(self) -> None:
-        """Train to the end. The last checkpoint is written by the caller, after evaluation."""
+        """Train to the end, or to where `stop` was called. The last checkpoint is written by the caller."""
         session = self.session
         background = self._start_background() if session.config.run.schedule == "async" else []
         try:
-            while session.progress.step < session.config.run.steps:
+            while session.progress.step < session.config.run.steps and not self.stopped:
                 for task in background:
                     if task.done():
                         task.result()
@@ -54,6 +60,8 @@ class Schedule:
         for outcome in ended:
             if isinstance(outcome, Exception):
                 raise outcome
+        if self.stopped:
+            return
         self._check_trained()
         # Only a run that came to its end distils what is queued: one that stops early goes on from its last checkpoint.
         if background and session.manager is not None:
@@ -192,6 +200,9 @@ class Schedule:
         }
         if len(session.parts) > 1:
             record["parts"] = {part.name: self._part_metrics(part.name, trajectories) for part in session.parts}
+        for engine in session.engines:
+            for message in engine.take_events():
+                self._event(step, message)
         if session.manager is not None:
             record["experience"] = session.manager.take_metrics()
             for message in session.manager.take_events():

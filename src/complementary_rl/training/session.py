@@ -15,6 +15,7 @@ from complementary_rl.chat.codec import ChatCodec
 from complementary_rl.config import Config
 from complementary_rl.config_file import config_hash, dump_config
 from complementary_rl.engines import make_engine
+from complementary_rl.engines.factory import check_memory_of
 from complementary_rl.engines.grammar import check_constrained_decoding
 from complementary_rl.engines.protocol import Engine
 from complementary_rl.envs.pool import EnvPool
@@ -168,7 +169,9 @@ def open_session(config: Config, directory: Path, *, resume: bool = False) -> Se
 
 def open_models(config: Config) -> tuple[Engine, ChatCodec, PromptSet]:
     """The actor with its codec and prompts."""
-    actor = make_engine("actor", config.actor.model)
+    cluster = config.cluster if config.actor.engine == "ray" else None
+    vllm = config.actor.vllm if config.actor.sampler == "vllm" else None
+    actor = make_engine("actor", config.actor.model, cluster=cluster, vllm=vllm)
     return actor, ChatCodec(actor.tokenizer), PromptSet.load(config.actor.prompts)
 
 
@@ -179,7 +182,11 @@ def open_extractor(
     has not computed yet, where both are adapters on the same one."""
     prompts = PromptSet.load(config.extractor.prompts)
     beside = None if actor is None else (config.actor.model, actor)
-    engine = make_engine("extractor", config.extractor.model, keep_reference=keep_reference, beside=beside)
+    cluster = config.cluster if config.extractor.engine == "ray" else None
+    vllm = config.extractor.vllm if config.extractor.sampler == "vllm" else None
+    engine = make_engine(
+        "extractor", config.extractor.model, cluster=cluster, vllm=vllm, keep_reference=keep_reference, beside=beside
+    )
     try:
         if config.extractor.constrained:
             check_constrained_decoding(engine.tokenizer)
@@ -260,6 +267,12 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         if not part.tasks:
             raise UserError(f"env.suite: {part.name} has no training tasks; check env.options")
     check_evaluation(parts_of(suite, config.eval.split), config.eval)
+    if flags.experience and (flags.extractor or config.tool.enabled):
+        references = ["extractor"] if config.extractor.kl_coefficient > 0 else []
+        models = {"actor": config.actor.model} if config.actor.engine == "local" else {}
+        if config.extractor.engine == "local":
+            models["extractor"] = config.extractor.model
+        check_memory_of(models, references=references)
     actor, codec, prompts = open_models(config)
     pool = EnvPool(suite, timeout=config.env.step_timeout, workers=ENV_WORKERS)
     runner = RolloutRunner(
@@ -273,11 +286,14 @@ def _build(config: Config, directory: Path, lock: RunLock) -> Session:
         tool_timeout=config.tool.timeout,
         earlier_thinking=config.actor.earlier_thinking,
         max_observation_tokens=config.actor.max_observation_tokens,
+        constrained=config.actor.constrained,
     )
     metrics = MetricsLog(directory / "metrics.jsonl")
     fault_budget = FaultBudget([part.name for part in parts], config.env.fault_budget)
     session = Session(config, directory, flags, suite, pool, actor, runner, metrics, lock, parts, fault_budget)
     try:
+        if config.actor.constrained:
+            check_constrained_decoding(actor.tokenizer)
         check_actor_context(runner, parts, config.actor.sampling.max_new_tokens)
         if flags.experience:
             _add_experience(session)

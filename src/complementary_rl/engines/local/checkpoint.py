@@ -1,6 +1,8 @@
 """What `save` writes: parameters, AdamW state and counters as safetensors and JSON, complete or not at all.
 
 DIRECTORY/engine.json · weights.safetensors · optimizer.safetensors · sampler.safetensors (only between an update and its publish)
+
+In place of the weights' and the optimiser's file several ranks leave a folder, `shards`: see `engines.shards`. Both are read everywhere.
 """
 
 import errno
@@ -17,6 +19,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from complementary_rl.durability import sync_path
+from complementary_rl.engines.shards import is_sharded, read_whole
 from complementary_rl.errors import CheckpointError
 
 FORMAT = 2
@@ -78,7 +81,7 @@ def read_tensors(directory: Path, group: str, like: Mapping[str, Tensor] | None 
     """One group of tensors, checked against the names and shapes of `like` if given. Raises CheckpointError."""
     path = directory / f"{group}.safetensors"
     try:
-        tensors = load_file(path)
+        tensors = read_whole(directory, group) if is_sharded(directory) and not path.exists() else load_file(path)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"{path} cannot be read ({error}); the checkpoint is incomplete, go back to an earlier one"

@@ -37,6 +37,12 @@ class Decoder:
         self._layer_types = self._attention_kinds()
         self._check_logits()
 
+    @property
+    def layers(self) -> list[Any]:
+        """The modules that the model is a stack of."""
+        kinds = set(getattr(self.model, "_no_split_modules", None) or ())
+        return [module for module in self.model.modules() if type(module).__name__ in kinds]
+
     def hidden(self, input_ids: Tensor) -> Tensor:
         """[B, T] ids, right-padded with anything → [B, T, H]: causal attention keeps real tokens from seeing the padding."""
         hidden: Tensor = self._body(input_ids=input_ids, use_cache=False).last_hidden_state

@@ -3,7 +3,6 @@
 event loop ──jobs──> worker thread:  sample (sampler copy) · update, logprobs (trainer copy) · publish (trainer → sampler)
 """
 
-import copy
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,8 +21,8 @@ from complementary_rl.engines.local.checkpoint import (
     write_directory,
     write_state,
 )
+from complementary_rl.engines.local.copies import describe, frozen_copy, save_model, trained_parameters
 from complementary_rl.engines.local.decoder import Decoder
-from complementary_rl.engines.local.lora import adapter_settings, save_adapters
 from complementary_rl.engines.local.sampler import Sampler
 from complementary_rl.engines.local.trainer import Trainer
 from complementary_rl.engines.local.worker import Worker
@@ -66,8 +65,8 @@ class LocalEngine:
         self.version = 0
         self.compute_seconds = dict.fromkeys(("sample", "update", "logprobs", "publish"), 0.0)
         """Seconds the worker has computed so far, by phase."""
-        served = Decoder(_frozen_copy(model, dtype))
-        reference = Decoder(_frozen_copy(model, dtype)) if keep_reference else None
+        served = Decoder(frozen_copy(model, dtype))
+        reference = Decoder(frozen_copy(model, dtype)) if keep_reference else None
         grammars = Grammars(tokenizer, vocab_size=served.vocab_size, stop_ids=stop_ids)
         self._sampler = Sampler(served, name=name, stop_ids=stop_ids, max_context=max_context, grammars=grammars)
         self._trainer = Trainer(
@@ -118,6 +117,10 @@ class LocalEngine:
         """See `Engine.export`. The weights are those the sampler serves, in its dtype; of a model with adapters only these, for PEFT."""
         self._worker.submit(lambda: write_directory(directory, self._export)).result()
 
+    def take_events(self) -> list[str]:
+        """See `Engine.take_events`: nothing, there is no process but this one."""
+        return []
+
     def close(self) -> None:
         """See `Engine.close`. Calls already made are finished first."""
         self._worker.close()
@@ -153,11 +156,7 @@ class LocalEngine:
         self.version = state["version"]
 
     def _export(self, directory: Path) -> None:
-        model = self._sampler.decoder.model
-        if adapter_settings(model) is None:
-            model.save_pretrained(directory)
-        else:
-            save_adapters(model, directory)
+        save_model(self._sampler.decoder.model, directory)
         self.tokenizer.save_pretrained(directory)
 
     def _timed(self, phase: str, job: Callable[[], Result]) -> Result:
@@ -169,28 +168,14 @@ class LocalEngine:
 
     @property
     def _model_name(self) -> str:
-        c = self._trainer.decoder.config
-        shape = f"{self.name}: {c.model_type}, {c.num_hidden_layers} layers × {c.hidden_size}, vocabulary {c.vocab_size}"
-        adapters = adapter_settings(self._trainer.decoder.model)
-        return shape if adapters is None else f"{shape}, LoRA of rank {adapters.r}"
+        return describe(self.name, self._trainer.decoder.model)
 
     @property
     def _trained_parameters(self) -> dict[str, Tensor]:
-        named = self._trainer.decoder.model.named_parameters()
-        return {name: parameter for name, parameter in named if parameter.requires_grad}
+        return trained_parameters(self._trainer.decoder.model)
 
     @property
     def _served_parameters(self) -> dict[str, Tensor]:
         """Those of the sampler that the trainer changes."""
         served = dict(self._sampler.decoder.model.named_parameters())
         return {name: served[name] for name in self._trained_parameters}
-
-
-def _frozen_copy(model: Any, dtype: torch.dtype) -> Any:
-    shared = {id(p): p for p in model.parameters() if not p.requires_grad and p.dtype == dtype}
-    frozen = copy.deepcopy(model, shared).requires_grad_(False)
-    for parameter in frozen.parameters():  # buffers stay: rotary frequencies in bf16 would turn by radians at position 1,000
-        parameter.data = parameter.data.to(dtype)
-    if frozen.config._attn_implementation == "flash_attention_2":
-        frozen.set_attn_implementation("sdpa")
-    return frozen

@@ -11,6 +11,7 @@ from complementary_rl.config import ModelConfig
 from complementary_rl.engines.local.lora import add_adapters
 from complementary_rl.engines.memory import MemoryNeed, free_memory, memory_need
 from complementary_rl.errors import UserError
+from complementary_rl.models.names import public_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -35,19 +36,29 @@ def load_model(path: str, settings: ModelConfig, device: torch.device, *, keep_r
     Raises UserError when the model cannot be loaded, is damaged or incomplete, or when training it needs more memory than is free.
     """
     check_memory(path, model_need(path, settings, keep_reference=keep_reference), device)
+    return read_model(path, settings, device)
+
+
+def read_model(path: str, settings: ModelConfig, device: torch.device) -> Any:
+    """As `load_model`, whether there is memory to train it or not."""
     model = _read(path, settings).to(device)
     _check_finite(path, model)
     if settings.lora is not None:
-        add_adapters(model, settings.lora)
+        add_adapters(model, settings.lora, base=public_name(settings.path))
     return model
 
 
 def model_need(path: str, settings: ModelConfig, *, keep_reference: bool = False) -> MemoryNeed:
     """What training the model in `path` needs, without reading its weights. Raises UserError as `load_model`."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    return need_of(path, read_config(path), settings, keep_reference=keep_reference)
+
+
+def need_of(path: str, config: Any, settings: ModelConfig, *, keep_reference: bool = False) -> MemoryNeed:
+    """What training a model of this transformers configuration needs; `path` is what errors call it. Raises UserError for one that is no
+    causal language model, or has no layers that `settings.lora` names."""
+    from transformers import AutoModelForCausalLM
 
     try:
-        config = AutoConfig.from_pretrained(path)
         with torch.device("meta"):
             skeleton: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     except Exception as error:  # a configuration that contradicts itself fails anywhere in the model's code
@@ -57,6 +68,25 @@ def model_need(path: str, settings: ModelConfig, *, keep_reference: bool = False
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in skeleton.parameters()]
     trained = sum(size for size, trains in sizes if trains)
     return memory_need(config, sum(size for size, _ in sizes), trained, settings, keep_reference=keep_reference)
+
+
+def read_config(path: str) -> Any:
+    """The transformers configuration of the model in `path`. Raises UserError when there is none that can be read."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(path)
+    except Exception as error:  # a configuration that contradicts itself fails anywhere in the model's code
+        raise _unloadable(path, error) from error
+
+
+def check_vocabulary(path: str, tokenizer: "PreTrainedTokenizerBase", model: Any) -> None:
+    """Raises UserError when the tokenizer has tokens that the model does not embed."""
+    embedded = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > embedded:
+        raise UserError(
+            f"{path}: the tokenizer has {len(tokenizer)} tokens but the model embeds {embedded}; they do not belong together"
+        )
 
 
 def check_memory(path: str, need: MemoryNeed, device: torch.device) -> None:

@@ -12,8 +12,8 @@ from complementary_rl.errors import UserError
 _ADAPTER_SEED = 0
 
 
-def add_adapters(model: Any, lora: LoraConfig) -> None:
-    """Freeze `model` and add float32 adapters that change nothing yet.
+def add_adapters(model: Any, lora: LoraConfig, *, base: str = "") -> None:
+    """Freeze `model`, which others know as `base`, and add float32 adapters that change nothing yet.
 
     Their start does not depend on the run: it belongs to the model, as its weights do. Raises UserError when PEFT is missing, or when
     `lora.targets` names no layer.
@@ -30,7 +30,7 @@ def add_adapters(model: Any, lora: LoraConfig) -> None:
         lora_alpha=lora.alpha,
         target_modules=targets,
         task_type="CAUSAL_LM",
-        base_model_name_or_path=model.name_or_path,
+        base_model_name_or_path=base,
     )
     kind = model.device.type
     try:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from complementary_rl.engines.local.padding import Padding, padded_groups
 from complementary_rl.engines.protocol import TrainingSample
+from complementary_rl.types import TokenIds
 
 TRAINING_PADDING = Padding(share=0.125, least=256)
 Value = TypeVar("Value")
@@ -26,6 +27,8 @@ class MicroBatch:
     temperatures: Tensor  # [B]
     tokens: int
     """Tokens without padding."""
+    allowed: list[TokenIds]
+    """[N] what each trained token, in the order of `mask`, was drawn among; () among all. Empty when that is so for every token."""
 
 
 def trained_length(sample: TrainingSample) -> int:
@@ -58,7 +61,19 @@ def collate(samples: Sequence[TrainingSample], device: torch.device) -> MicroBat
         weights=per_sample([sample.weight for sample in samples]),
         temperatures=per_sample([sample.temperature for sample in samples]),
         tokens=sum(lengths),
+        allowed=_allowed(samples),
     )
+
+
+def _allowed(samples: Sequence[TrainingSample]) -> list[TokenIds]:
+    if not any(sample.allowed for sample in samples):
+        return []
+    return [
+        sample.allowed[position] if sample.allowed else ()
+        for sample in samples
+        for position, trained in enumerate(sample.mask)
+        if trained
+    ]
 
 
 def _padded(values: Sequence[Value], width: int, fill: Value) -> list[Value]:

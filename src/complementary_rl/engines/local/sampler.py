@@ -21,7 +21,7 @@ from complementary_rl.engines.local.slots import Slot, SlotTable
 from complementary_rl.engines.protocol import SampleRequest, SamplingParams
 from complementary_rl.errors import InfrastructureError
 from complementary_rl.seeds import rng
-from complementary_rl.types import Generation
+from complementary_rl.types import Generation, TokenIds
 
 PREFILL_TOKENS = 8192
 """Token budget (padding included) of one prefill pass."""
@@ -41,6 +41,7 @@ class _Row:
     uniforms: Tensor  # [max_new_tokens] float64
     matcher: Matcher | None = None
     tokens: list[int] = field(default_factory=list)
+    allowed: list[TokenIds] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     stop_reason: Literal["stop", "length", "context"] | None = None
 
@@ -52,7 +53,7 @@ class _Row:
 class Sampler:
     """Samples from `decoder`. `stop_ids` end a generation and are its last token; sequences never exceed `max_context` tokens.
 
-    `grammars` is for requests with a schema.
+    `grammars` is for requests with a schema or a choice.
     """
 
     def __init__(
@@ -103,6 +104,8 @@ class Sampler:
             raise ValueError(f"{self.name}: two requests of one call name the same session")
         for request in requests:
             ids = request.prompt_ids
+            if request.schema is not None and request.choice is not None:
+                raise ValueError(f"{self.name}: request {request.id!r} has a schema and a choice")
             if not ids:
                 raise ValueError(f"{self.name}: request {request.id!r} has an empty prompt")
             if min(ids) < 0 or max(ids) >= self.decoder.vocab_size:
@@ -114,18 +117,21 @@ class Sampler:
         known = min(common_prefix(slot.cached, request.prompt_ids), len(request.prompt_ids) - 1)
         del slot.cached[known:]
         uniforms = torch.from_numpy(rng(request.seed).random(params.max_new_tokens))
-        return _Row(request, slot, uniforms, None if request.schema is None else self._matcher(request.schema))
+        return _Row(request, slot, uniforms, self._matcher(request))
 
-    def _matcher(self, schema: str) -> Matcher:
+    def _matcher(self, request: SampleRequest) -> Matcher | None:
+        constraint = request.schema if request.choice is None else request.choice
+        if constraint is None:
+            return None
         assert self._grammars is not None
-        return self._grammars.matcher(schema)
+        return self._grammars.matcher(constraint)
 
     def _generate(self, rows: list[_Row], params: SamplingParams) -> None:
         batch = self._to_front(rows)
         logits = self._prefill(batch)
         uniforms_BN = self._uniforms(batch)
         for step in range(params.max_new_tokens):
-            tokens, logprobs = draw(logits, uniforms_BN[:, step], params, self._allowed(batch))
+            tokens, logprobs = draw(self._chosen(batch, logits), uniforms_BN[:, step], params, self._allowed(batch))
             self._record(batch, tokens.tolist(), logprobs.tolist(), last=step + 1 == params.max_new_tokens)
             running = [row for row in batch if row.stop_reason is None]
             if not running:
@@ -154,12 +160,30 @@ class Sampler:
             elif len(row.request.prompt_ids) + len(row.tokens) >= self.max_context:
                 row.stop_reason = "context"
 
+    def _chosen(self, batch: list[_Row], logits: Tensor) -> Tensor:
+        """`logits` [B, V] with what a choice rules out at −∞; the rows keep what they were left."""
+        for index, row in enumerate(batch):
+            if row.request.choice is None or row.matcher is None or row.stop_reason is not None:
+                continue
+            if row.matcher.thinks:
+                row.allowed.append(())
+                continue
+            allowed = row.matcher.allowed().nonzero().squeeze(1)
+            row.allowed.append(tuple(allowed.tolist()))
+            allowed = allowed.to(logits.device)
+            logits[index] = torch.full_like(logits[index], float("-inf")).scatter_(0, allowed, logits[index, allowed])
+        return logits
+
     def _allowed(self, batch: list[_Row]) -> Tensor | None:
-        """[B, V] the tokens that each row may draw; None when no row is constrained."""
-        if all(row.matcher is None for row in batch):
+        """[B, V] the tokens that each row may draw by its schema; None when no row has one."""
+        if all(row.request.schema is None for row in batch):
             return None
         everything = torch.ones(self.decoder.vocab_size, dtype=torch.bool)
-        rows = [everything if row.matcher is None or row.stop_reason else row.matcher.allowed() for row in batch]
+        free = [row.request.schema is None or row.matcher is None or row.stop_reason is not None for row in batch]
+        rows = [
+            everything if row.matcher is None or is_free else row.matcher.allowed()
+            for row, is_free in zip(batch, free, strict=True)
+        ]
         return torch.stack(rows).to(self.decoder.device)
 
     def _decode(self, batch: list[_Row]) -> Tensor:
@@ -244,6 +268,7 @@ class Sampler:
             logprobs=tuple(row.logprobs),
             stop_reason=row.stop_reason,
             temperature=params.temperature,
+            allowed=tuple(row.allowed),
         )
 
 
