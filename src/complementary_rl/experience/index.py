@@ -8,7 +8,7 @@ Nothing approximate is faster on two cores at the sizes a bank has (see docs/ban
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,12 @@ _DECIMALS = 6
 """Similarities are rounded so that they do not depend on where a row lies, or on the batch a text was embedded in."""
 _BLOCK = 1024
 """Rows of a block."""
-_PRODUCTS = 2**22
-"""Most similarities held at once, 16 MB: queries of a large batch are searched in portions."""
-_PORTION = 128
-"""Most queries at once: what is compared again has to fit the caches too."""
-_STRIPES = 64
-"""Similarities of which only the largest is looked at when the last place is estimated."""
+_PORTION = 512
+"""Most queries at once: their similarities to a block have to stay in the cache (2 MB), and a product of fewer is slower by the query."""
+_COMPARED = 2**18
+"""Most candidates compared again at once, about: a search for very many neighbours takes its queries in smaller portions."""
+_STRIPE = 64
+"""Most rows of which only the largest similarity is looked at when the last place is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,27 @@ class Neighbours:
 
     ids: NDArray[np.int64]
     similarity: NDArray[np.float64]
+
+
+class Found(Sequence[Neighbours]):
+    """The neighbours of q queries, one after the other: whose they are, `owner` int64 [n], ascending; `ids` and `similarity` [n]."""
+
+    def __init__(self, number: int, owner: NDArray[np.int64], ids: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
+        self.owner, self.ids, self.similarity = owner, ids, similarity
+        self._ends = np.searchsorted(owner, np.arange(number + 1)).tolist()
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, number: int) -> Neighbours: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Neighbours]: ...
+    def __getitem__(self, number: int | slice) -> Neighbours | list[Neighbours]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        part = slice(self._ends[number], self._ends[number + 1])
+        return Neighbours(self.ids[part], self.similarity[part])
 
 
 @dataclass(slots=True)
@@ -65,52 +86,58 @@ class Snapshot:
         """Let writers write in place again. Idempotent."""
         self._index.released(self)
 
-    def search(self, queries: Vectors, top: int, floor: float = -1.0) -> list[Neighbours]:
+    def search(self, queries: Vectors, top: int, floor: float = -1.0) -> Found:
         """The `top` nearest of each query [q, d] with at least `floor` similarity."""
-        if not self.size:
-            nothing = Neighbours(np.empty(0, dtype=np.int64), np.empty(0))
-            return [nothing] * len(queries)
-        portion = min(max(16, _PRODUCTS // self.size), _PORTION)
-        found: list[Neighbours] = []
-        for start in range(0, len(queries), portion):
-            found += self._search(queries[start : start + portion], min(top, self.size), floor)
-        return found
+        top = min(top, self.size)
+        portion = min(_PORTION, max(16, _COMPARED // max(top, 1)))
+        starts = range(0, len(queries), portion) if top > 0 else ()
+        parts = [self._search(queries[start : start + portion], top, floor) for start in starts]
+        owners = [owner + start for start, (owner, _, _) in zip(starts, parts, strict=True)]
+        nothing = np.empty(0, dtype=np.int64)
+        return Found(
+            len(queries),
+            np.concatenate([nothing, *owners]),
+            np.concatenate([nothing, *(ids for _, ids, _ in parts)]),
+            np.concatenate([np.empty(0), *(similarity for _, _, similarity in parts)]),
+        )
 
-    def _search(self, queries: Vectors, top: int, floor: float) -> list[Neighbours]:
-        rough = np.empty((len(queries), self.size), dtype=np.float32)
-        for number, block in enumerate(self._blocks):
-            begin = number * _BLOCK
-            rows = block.vectors[: self.size - begin]
-            np.matmul(queries, rows.T, out=rough[:, begin : begin + len(rows)])
-        cut = np.full(len(queries), floor, dtype=np.float32)
-        if top < self.size:
-            np.maximum(cut, _last_places(rough, top), out=cut)
-        # flatnonzero is five times as fast as nonzero on two axes.
-        owner, row = np.divmod(np.flatnonzero(rough >= (cut - _TIE)[:, None]), self.size)
-        by_row = np.argsort(row, kind="stable")
-        owner, row = owner[by_row], row[by_row]
-        vectors, ids = self._rows(row)
-        # One reduction per row in double precision: its rounding knows nothing of the other rows.
-        similarity = np.multiply(vectors, queries[owner], dtype=np.float64).sum(axis=1).round(_DECIMALS)
+    def _search(self, queries: Vectors, top: int, floor: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Owner, ids and similarity of the neighbours."""
+        parts = []
+        for block, places in zip(self._blocks, self._candidates(queries, top, floor), strict=True):
+            row, owner = np.divmod(places, len(queries))
+            # One reduction per row in double precision: its rounding knows nothing of the other rows.
+            exact = np.multiply(block.vectors[row], queries[owner], dtype=np.float64).sum(axis=1).round(_DECIMALS)
+            parts.append((owner, block.ids[row], exact))
+        owner, ids, similarity = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.lexsort((ids, -similarity, owner))
         owner, ids, similarity = owner[order], ids[order], similarity[order]
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         kept = (place < top) & (similarity >= floor)
-        ids, similarity = ids[kept], similarity[kept]
-        ends = np.searchsorted(owner[kept], np.arange(len(queries) + 1)).tolist()
-        return [Neighbours(ids[a:b], similarity[a:b]) for a, b in pairwise(ends)]
+        return owner[kept], ids[kept], similarity[kept]
 
-    def _rows(self, rows: NDArray[np.int64]) -> tuple[Vectors, NDArray[np.int64]]:
-        """Vectors [m, d] and ids [m] of ascending rows."""
-        vectors = np.empty((len(rows), self._blocks[0].vectors.shape[1]), dtype=np.float32)
-        ids = np.empty(len(rows), dtype=np.int64)
-        ends = np.searchsorted(rows, np.arange(len(self._blocks) + 1) * _BLOCK).tolist()
-        for number, (block, (begin, end)) in enumerate(zip(self._blocks, pairwise(ends), strict=True)):
-            if begin < end:
-                inside = rows[begin:end] - number * _BLOCK
-                np.take(block.vectors, inside, axis=0, out=vectors[begin:end], mode="clip")
-                np.take(block.ids, inside, out=ids[begin:end], mode="clip")
-        return vectors, ids
+    def _candidates(self, queries: Vectors, top: int, floor: float) -> list[NDArray[np.int64]]:
+        """For each block the places, row · q + query, of all that may be among the `top` nearest of a query.
+
+        The bound rises as blocks are seen, from the largest similarities of stripes of rows, which are different ones.
+        """
+        turned = np.ascontiguousarray(queries.T)
+        similarities = np.empty((min(_BLOCK, self.size), len(queries)), dtype=np.float32)
+        bound = np.full(len(queries), floor - _TIE, dtype=np.float32)
+        stripe = max(1, min(_STRIPE, self.size // (8 * top)))
+        largest: list[Vectors] = []
+        found = []
+        for number, block in enumerate(self._blocks):
+            rows = block.vectors[: self.size - number * _BLOCK]
+            product = np.matmul(rows, turned, out=similarities[: len(rows)])
+            striped = len(rows) // stripe * stripe
+            largest.append(product[:striped].reshape(stripe, -1, len(queries)).max(axis=0))
+            seen = number + 1
+            if seen & number == 0 or seen == len(self._blocks):  # after 1, 2, 4, … blocks, and at the end
+                np.maximum(bound, _last_places(np.concatenate(largest), top) - _TIE, out=bound)
+            places = np.flatnonzero(product >= bound)
+            found.append((places, product.ravel()[places]))
+        return [places[similarity >= bound[places % len(queries)]] for places, similarity in found]
 
 
 class VectorIndex:
@@ -157,7 +184,7 @@ class VectorIndex:
         """See `Snapshot.release`."""
         self._live.pop(snapshot.number, None)
 
-    def search(self, queries: Vectors, top: int, floor: float = -1.0) -> list[Neighbours]:
+    def search(self, queries: Vectors, top: int, floor: float = -1.0) -> Found:
         """`Snapshot.search` on the index as it is now."""
         snapshot = self.snapshot()
         try:
@@ -184,14 +211,10 @@ class VectorIndex:
         self._row_of[vector_id] = row
 
 
-def _last_places(rough: Vectors, top: int) -> Vectors:
-    """A lower bound [q], close from below, of the `top`-th largest of each row of similarities [q, n].
-
-    That of a row's stripes: the largest of every stripe are different similarities, and finding them is a pass at memory speed.
-    """
-    size = rough.shape[1]
-    stripes = max(1, min(_STRIPES, size // (8 * top)))
-    width = size // stripes
-    largest = rough[:, : stripes * width].reshape(len(rough), stripes, width).max(axis=1) if stripes > 1 else rough
-    bounds: Vectors = np.partition(largest, width - top, axis=1)[:, width - top]
-    return bounds
+def _last_places(similarities: Vectors, top: int) -> Vectors:
+    """The `top`-th largest of each column of similarities [n, q]; −1 where there are fewer."""
+    if len(similarities) < top:
+        return np.full(similarities.shape[1], -1.0, dtype=np.float32)
+    by_query = np.ascontiguousarray(similarities.T)
+    places: Vectors = np.partition(by_query, len(similarities) - top, axis=1)[:, len(similarities) - top]
+    return places

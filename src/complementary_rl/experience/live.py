@@ -9,7 +9,7 @@ index holds a row per *key*: searching costs what the number of different tasks 
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from itertools import chain, compress, repeat
+from itertools import chain, compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,8 @@ class Pools:
     def take(self, numbers: Sequence[int]) -> "Pools":
         """Pools by number, in any order and any number of times."""
         chosen = np.array(numbers, dtype=np.int64)
+        if np.array_equal(chosen, np.arange(len(self.sizes))):
+            return self
         sizes = self.sizes[chosen]
         inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return Pools(self.candidates.take(np.repeat(self.starts[chosen], sizes) + inside), sizes)
@@ -82,7 +84,7 @@ class LiveEntries:
         self._used = 0
         self._slots: dict[int, int] = {}
         self._home: dict[int, tuple[str, int]] = {}
-        self._shelves: dict[tuple[str, int], list[int]] = {}
+        self._shelves: dict[str, dict[int, list[int]]] = {}
         self._indexes: dict[str, VectorIndex] = {}
         self._eviction = eviction
         self._posterior = posterior
@@ -106,7 +108,7 @@ class LiveEntries:
         index = self._indexes.setdefault(scope, VectorIndex(self._dimensions))
         if key_id not in index:
             index.add(key_id, vector)
-        shelf = self._shelves.setdefault((scope, key_id), [])
+        shelf = self._shelves.setdefault(scope, {}).setdefault(key_id, [])
         counts = (stats.retrieved, stats.shown, stats.successes, stats.failures, stats.votes, stats.last_retrieved_step)
         row = (entry_id, *counts, created, len(shelf))
         for name, value in zip(_COLUMNS, row, strict=True):
@@ -122,8 +124,8 @@ class LiveEntries:
 
     def remove(self, entry_id: int) -> None:
         slot = self._slots.pop(entry_id)
-        home = self._home.pop(entry_id)
-        shelf = self._shelves[home]
+        scope, key_id = self._home.pop(entry_id)
+        shelf = self._shelves[scope][key_id]
         position = int(self._table["position"][slot])
         last = shelf.pop()
         if last != slot:
@@ -131,11 +133,10 @@ class LiveEntries:
             self._table["position"][last] = position
         self._free.append(slot)
         if not shelf:
-            scope, key_id = home
-            del self._shelves[home]
+            del self._shelves[scope][key_id]
             self._indexes[scope].remove(key_id)
             if not len(self._indexes[scope]):
-                del self._indexes[scope]
+                del self._indexes[scope], self._shelves[scope]
 
     def count_retrieved(self, entry_id: int, step: int, times: int) -> None:
         """Entries that have left are ignored."""
@@ -180,7 +181,7 @@ class LiveEntries:
 
     def shelf_count(self) -> int:
         """Keys that live entries are filed under, scope by scope."""
-        return len(self._shelves)
+        return sum(map(len, self._shelves.values()))
 
     def never_retrieved(self) -> int:
         """Live entries that no retrieval has taken yet."""
@@ -192,21 +193,20 @@ class LiveEntries:
         names = self._indexes if scopes is None else self._indexes.keys() & set(scopes)
         return KeySnapshot({scope: self._indexes[scope].snapshot() for scope in names})
 
-    def pools(self, keys: Sequence[NearKeys], sizes: Sequence[int]) -> Pools:
-        """For every list of keys the entries filed under its nearest, at least `sizes` of them if there are as many.
+    def pools(self, keys: NearKeys, sizes: Sequence[int]) -> Pools:
+        """For the keys of every query the entries filed under its nearest, at least `sizes` [q] of them if there are as many.
 
         Shelves are not split: a pool holds more than asked for when that many entries are as near as its last one. Keys that have
         left since they were found are passed over.
         """
-        flat = [key for near_keys in keys for key in near_keys.keys]
-        near = np.array([cosine for near_keys in keys for cosine in near_keys.cosines])
-        owner = np.repeat(np.arange(len(keys)), [len(near_keys.keys) for near_keys in keys])
-        shelves = list(map(self._shelves.get, flat, repeat(())))
+        near, owner = keys.cosines, keys.owner
+        tables = [self._shelves.get(scope, {}) for scope in keys.scopes]
+        shelves = [tables[scope].get(key_id, ()) for scope, key_id in zip(keys.scope.tolist(), keys.ids.tolist(), strict=True)]
         lengths = np.fromiter(map(len, shelves), dtype=np.int64, count=len(shelves))
         before = np.cumsum(lengths) - lengths
         before -= before[np.searchsorted(owner, owner)] if len(owner) else 0
         wanted = np.array(sizes, dtype=np.int64)[owner]
-        last = np.full(len(keys), np.nan)
+        last = np.full(keys.number, np.nan)
         filling = (before < wanted) & (before + lengths >= wanted)
         last[owner[filling]] = near[filling]
         used = (before < wanted) | (near == last[owner])
@@ -215,7 +215,7 @@ class LiveEntries:
         order = np.lexsort((-self._table["ids"][slots], -near, owner))
         slots = slots[order]
         ids, *columns = (self._table[name][slots] for name in _COLUMNS[:7])
-        return Pools(Candidates(ids, near[order], *columns), np.bincount(owner, minlength=len(keys)))
+        return Pools(Candidates(ids, near[order], *columns), np.bincount(owner, minlength=keys.number))
 
     def _worth(self, slot: int) -> float:
         if self._eviction == "value":

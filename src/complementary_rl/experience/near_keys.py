@@ -1,24 +1,26 @@
 """The keys nearest to queries, searched in the scopes of a bank as they were at one moment."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from complementary_rl.experience.embedding import Vectors
-from complementary_rl.experience.index import Snapshot
+from complementary_rl.experience.index import Found, Snapshot
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class NearKeys:
-    """Keys near to one query as (scope, key id), with their cosine; nearest first."""
+    """Keys near to `number` queries, one query after the other: whose they are, `owner` int64 [n], their scope as a place in `scopes`
+    [n], `ids` [n] and `cosines` float64 [n]; nearest first."""
 
-    keys: list[tuple[str, int]] = field(default_factory=list)
-    cosines: list[float] = field(default_factory=list)
-
-    def ordered(self) -> "NearKeys":
-        """Nearest first; equal ones as they are."""
-        order = sorted(range(len(self.keys)), key=lambda place: -self.cosines[place])
-        return NearKeys([self.keys[place] for place in order], [self.cosines[place] for place in order])
+    number: int
+    scopes: Sequence[str]
+    owner: NDArray[np.int64]
+    scope: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    cosines: NDArray[np.float64]
 
 
 class KeySnapshot:
@@ -32,28 +34,30 @@ class KeySnapshot:
         for snapshot in self._scopes.values():
             snapshot.release()
 
-    def search(self, queries: Vectors, scopes: Sequence[str], tops: Sequence[int], *, floor: float) -> list[NearKeys]:
+    def search(self, queries: Vectors, scopes: Sequence[str], tops: Sequence[int], *, floor: float) -> NearKeys:
         """For every query [q, d] at least the `tops` nearest keys of its scope, if it has as many with `floor` similarity."""
-        results = [NearKeys() for _ in scopes]
-        for scope in dict.fromkeys(scopes):
-            self._search(queries, [i for i, name in enumerate(scopes) if name == scope], scope, tops, floor, results)
-        return results
+        members = {scope: [i for i, name in enumerate(scopes) if name == scope] for scope in dict.fromkeys(scopes)}
+        return self._search(queries, members, tops, floor)
 
-    def search_elsewhere(self, queries: Vectors, own: Sequence[str | None], tops: Sequence[int], *, floor: float) -> list[NearKeys]:
+    def search_elsewhere(self, queries: Vectors, own: Sequence[str | None], tops: Sequence[int], *, floor: float) -> NearKeys:
         """As `search`, in all scopes of the snapshot but each query's own (None: in all)."""
-        results = [NearKeys() for _ in own]
-        for scope in sorted(self._scopes):
-            self._search(queries, [i for i, name in enumerate(own) if name != scope], scope, tops, floor, results)
-        return [near_keys.ordered() for near_keys in results]
+        members = {scope: [i for i, name in enumerate(own) if name != scope] for scope in sorted(self._scopes)}
+        return self._search(queries, members, tops, floor)
 
-    def _search(
-        self, queries: Vectors, members: list[int], scope: str, tops: Sequence[int], floor: float, results: list[NearKeys]
-    ) -> None:
-        """Append to the results of `members` what one scope has."""
-        snapshot = self._scopes.get(scope)
-        if snapshot is None or not members:
-            return
-        found = snapshot.search(queries[members], max(tops[i] for i in members), floor)
-        for i, near in zip(members, found, strict=True):
-            results[i].keys += zip(repeat(scope), near.ids.tolist(), strict=False)
-            results[i].cosines += near.similarity.tolist()
+    def _search(self, queries: Vectors, members: Mapping[str, Sequence[int]], tops: Sequence[int], floor: float) -> NearKeys:
+        """Search every scope for its `members`, queries by number."""
+        names = [scope for scope, numbers in members.items() if numbers and scope in self._scopes]
+        found: list[Found] = []
+        for name in names:
+            numbers = members[name]
+            some = queries if len(numbers) == len(queries) else queries[numbers]
+            found.append(self._scopes[name].search(some, max(tops[i] for i in numbers), floor))
+        nothing = np.empty(0, dtype=np.int64)
+        owner = np.concatenate([nothing, *(np.array(members[name])[near.owner] for name, near in zip(names, found, strict=True))])
+        scope = np.repeat(np.arange(len(names)), [len(near.ids) for near in found])
+        ids = np.concatenate([nothing, *(near.ids for near in found)])
+        cosines = np.concatenate([np.empty(0), *(near.similarity for near in found)])
+        if len(names) > 1:
+            order = np.lexsort((-cosines, owner))  # equal ones as they are, by scope
+            owner, scope, ids, cosines = owner[order], scope[order], ids[order], cosines[order]
+        return NearKeys(len(queries), names, owner, scope, ids, cosines)

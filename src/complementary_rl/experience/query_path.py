@@ -32,6 +32,7 @@ class _Request:
     queries: Sequence[Query]
     step: int
     answer: "asyncio.Future[list[Hands] | None]"
+    deadline: float
 
 
 class QueryPath:
@@ -41,6 +42,10 @@ class QueryPath:
         self._bank = bank
         self._config = config
         self._tally = tally
+        self._awaited: deque[_Request] = deque()
+        """In order of their deadlines; those answered out of turn leave when they come to the front."""
+        self._alarm: asyncio.TimerHandle | None = None
+        """One for all: a timer per caller costs more than the rest of its way in and out."""
         self._gathering: list[_Request] = []
         self._gathered = 0
         self._flushing: asyncio.Handle | None = None
@@ -55,22 +60,40 @@ class QueryPath:
         just over. Raises what the embedder or the bank raised.
         """
         loop = asyncio.get_running_loop()
-        request = _Request(queries, step, loop.create_future())
-        deadline = loop.call_later(self._config.timeout, self._give_up, request)
+        request = _Request(queries, step, loop.create_future(), loop.time() + self._config.timeout)
+        self._awaited.append(request)
+        if self._alarm is None:
+            self._alarm = loop.call_at(request.deadline, self._give_up)
         self._gather(request)
         try:
             return await request.answer
         finally:
-            deadline.cancel()
+            self._forget_answered()
 
     def close(self) -> None:
         """Wait for the searches that are running and end the threads. Idempotent."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _give_up(self, request: _Request) -> None:
-        if not request.answer.done():
-            self._tally.count("retrievals_late", len(request.queries))
-            request.answer.set_result(None)
+    def _forget_answered(self) -> None:
+        while self._awaited and self._awaited[0].answer.done():
+            self._awaited.popleft()
+        if not self._awaited and self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _give_up(self) -> None:
+        """At the deadline of the oldest request. All have the same time, so the next one due is the next in line."""
+        loop = asyncio.get_running_loop()
+        self._alarm = None
+        while self._awaited:
+            request = self._awaited[0]
+            if not request.answer.done():
+                if request.deadline > loop.time():
+                    self._alarm = loop.call_at(request.deadline, self._give_up)
+                    return
+                self._tally.count("retrievals_late", len(request.queries))
+                request.answer.set_result(None)
+            self._awaited.popleft()
 
     def _gather(self, request: _Request) -> None:
         before = self._gathered

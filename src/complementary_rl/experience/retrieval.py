@@ -10,8 +10,8 @@ Deviations from the paper, each with its reason:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ from complementary_rl.seeds import rng
 Scores = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What a group asks for: `sets` different sets of `k` entries about `text`, entries of `scope` first.
 
     `seed` is the query's own (derive it from what the query is for); equal seeds on equal banks choose alike.
@@ -42,8 +41,7 @@ class Query:
         return self.k * self.sets
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieved:
+class Retrieved(NamedTuple):
     """An entry that was chosen. `similarity` is the cosine of query and key, `score` what it was ranked by.
 
     `first_after`: actor steps since it was written, if this is the first time that training retrieves it.
@@ -56,8 +54,7 @@ class Retrieved:
     first_after: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """One chosen candidate, before its text is fetched."""
 
     entry_id: int

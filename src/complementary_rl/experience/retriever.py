@@ -9,7 +9,7 @@ Equal texts are embedded and searched once. The lock is held for work on the poo
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,7 @@ _ROWS = 100
 """Rows written by one statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(NamedTuple):
     """What queries have in common that are searched for once."""
 
     text: str
@@ -124,7 +123,7 @@ class Retriever:
                 found.update(zip(unknown, self._embedder.embed(unknown), strict=True))
         return np.stack([found[text] for text in texts]) if texts else np.zeros((0, 0), dtype=np.float32)
 
-    def _pools(self, keys: Sequence[NearKeys], sizes: Sequence[int], config: RetrievalConfig) -> Pools:
+    def _pools(self, keys: NearKeys, sizes: Sequence[int], config: RetrievalConfig) -> Pools:
         with self._state.lock:
             pools = self._state.live.pools(keys, sizes)
         return trim(pools, sizes, config)
