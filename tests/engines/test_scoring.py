@@ -58,7 +58,7 @@ def batch(rows: int = 6, length: int = 32, *, seed: int = 0) -> MicroBatch:
     zeros = torch.zeros(rows)
     temperatures = 0.5 + torch.rand(rows, generator=generator)
     ids = torch.randint(VOCABULARY, (rows, length), generator=generator)
-    return MicroBatch(ids, mask, torch.zeros(rows, length), zeros, zeros, temperatures, rows * length)
+    return MicroBatch(ids, mask, torch.zeros(rows, length), zeros, zeros, temperatures, rows * length, [])
 
 
 def decoder(family: str = "llama") -> Decoder:

@@ -29,8 +29,8 @@ class Idler:
         if fault == "dead":
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == "hung":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        if fault == "slow":
+            os.kill(os.getpid(), signal.SIGSTOP)  # another thread may take the signal while this one goes on
+        if fault in {"hung", "slow"}:
             time.sleep(30)
         if fault == "lonely":
             raise RuntimeError("Connection closed by peer")
